@@ -65,6 +65,8 @@ class SimRestoring:
         self.replayed = 0
         self.on_half: Callable[[], None] = lambda: None
         """Called in the middle of each replay."""
+        self.share_before = 0.5
+        """The part of a replay that is written before its middle."""
         self.failure: BaseException | None = None
         self._short_ms: dict[TaskId, int] = {}
         """Since when a restore has waited for the end of its changelogs."""
@@ -138,7 +140,7 @@ class SimRestoring:
         begun_ms = asked_ms
         if isinstance(decision, Resume) and stored is not None:
             begun_ms = min(stored.wall_time_ms, asked_ms)
-        half = len(found) // 2
+        half = max(int(len(found) * self.share_before), 1) if len(found) > 1 else 0
         if half:  # until the end is reached a store is as old as its oldest part
             self._write(
                 spec, backend, found[:half], position_at(self._log, found[half][0], spec, begun_ms, facts.epoch)

@@ -26,6 +26,9 @@ class HistoryLog(MemoryLog):
         super().__init__()
         self.passed: Callable[[str], None] = lambda point: None
         self.writer: Callable[[], str] = lambda: ""
+        self.opening: Callable[[str, int], None] = lambda transactional_id, epoch: None
+        self.fixed_epochs: dict[str, int] = {}
+        """Of the last worker to change positions of each fixed partition, by its transactional id."""
         self.history: defaultdict[TopicPartition, dict[int, LogEntry]] = defaultdict(dict)
         self.trace: list[object] = []
         self._one_each = one_each if exact else None
@@ -40,6 +43,11 @@ class HistoryLog(MemoryLog):
             self._committed(self.writer())
         self.passed(point)
 
+    def init_transactions(self, transactional_id: str) -> int:
+        """Tells of it before anybody is fenced."""
+        self.opening(transactional_id, self._epochs.get(transactional_id, -1) + 1)
+        return super().init_transactions(transactional_id)
+
     def append(self, tp: TopicPartition, entry: LogEntry) -> int:
         """Kept for ever."""
         offset = super().append(tp, entry)
@@ -51,7 +59,8 @@ class HistoryLog(MemoryLog):
 
     def end(self, transaction: Transaction, outcome: Literal["committed", "aborted"]) -> None:
         """Looks at what became visible."""
-        before = dict(self._positions)
+        before, asked = dict(self._positions), transaction.offsets.get(APP, {})
+        changes = any(self.group(APP).offsets.get(tp) != c for tp, c in asked.items())
         super().end(transaction, outcome)
         made = self._made.pop(id(transaction), Counter())
         self.trace.append((transaction.transactional_id, transaction.epoch, outcome))
@@ -59,11 +68,12 @@ class HistoryLog(MemoryLog):
             return
         fixed = f"{APP}-p" in transaction.transactional_id
         self._committed(transaction.transactional_id + (f" of epoch {transaction.epoch}" if fixed else ""))
-        positions = transaction.offsets.get(APP, {})
-        if self._one_each is None or not (positions or made):
+        if fixed and changes:
+            self.fixed_epochs[transaction.transactional_id] = transaction.epoch
+        if self._one_each is None or not (asked or made):
             return
         source, output = self._one_each
-        read = sum(c.offset - before.get(tp, 0) for tp, c in positions.items() if tp.topic == source)
+        read = sum(c.offset - before.get(tp, 0) for tp, c in asked.items() if tp.topic == source)
         if made[output] != read:
             raise Violation(f"I4 a transaction took {read} records of {source} and gave {made[output]} of {output}")
 

@@ -6,7 +6,8 @@ import dataclasses
 import random
 from collections.abc import Callable
 
-from tests.simulation.swarm.plans import EVENTS, Fault, Plan, plan_of
+from tests.simulation.swarm.faults import EVENTS, Fault, Plan
+from tests.simulation.swarm.plans import plan_of
 from tests.simulation.swarm.run import Swarm
 
 SHRINK_RUNS_MAX = 120

@@ -5,93 +5,13 @@ from __future__ import annotations
 
 import dataclasses
 import random
-from typing import Literal
+from collections.abc import Mapping
+from typing import Any
 
-from penstock.streams.runtime.commit_protocol import Guarantee
+from tests.simulation.swarm.faults import ERRORS, EVENTS, PLACES, TIMES_MS, Fault, Form, Kind, Plan
+from tests.simulation.swarm.stories import STORIES, scene
 
-Kind = Literal[
-    "kill",
-    "power_cut",
-    "freeze",
-    "answer",
-    "late_commit",
-    "outage",
-    "compact",
-    "damage",
-    "join",
-    "leave",
-    "epoch",
-    "twin",
-    "switch",
-    "elect",
-    "truncate",
-    "rewrite",
-    "make_again",
-]
-Form = Literal["group", "fixed"]
-
-EVENTS = 2_000
-SENDING = ("send", "flush", "send_offsets", "commit_before")
-ERRORS: dict[str, tuple[str, ...]] = {
-    "init": ("retriable",),
-    "begin": ("retired",),
-    "send": ("abortable", "retriable", "retired"),
-    "flush": ("abortable", "retriable", "retired"),
-    "send_offsets": ("abortable", "retriable", "retired"),
-    "commit_before": ("unknown", "unknown", "abortable", "retriable", "retired"),
-    "commit_after": ("unknown", "unknown", "unknown"),
-    "abort": ("retriable",),
-    "committed": ("retriable",),
-    "consumer_commit_before": ("retriable",),
-    "consumer_commit_after": ("retriable",),
-}
-"""Which answers each request may get, by the points of the log."""
-STEPS = ("begun", "prepared", "sent", "flushed", "offsets_added", "committed", "stores_written")
-ASKING = ("init", "committed", "restore")
-PLACES = ("between", "poll", *SENDING, *ASKING, "commit_after", "consumer_commit_before", *(f"step:{s}" for s in STEPS))
-"""Where a worker may be killed or frozen."""
-TIMES_MS = (200, 1_000, 2_000, 3_500, 6_000, 11_000, 16_000, 40_000)
-"""Below and above the poll interval (3 s), the transaction's time-out (10 s), and the age of deletions (12 s)."""
 PROGRAMS = ("counts", "counts", "balances", "joined", "regions", "windows", "ticking", "stateless")
-
-
-@dataclasses.dataclass(frozen=True)
-class Fault:
-    """``at``: the event from which on it may strike; at the ``nth`` passage of ``place`` by worker ``who``. ``ms``: for how
-    long; ``error``: the answer, of a freeze what its request has got meanwhile."""
-
-    kind: Kind
-    at: int
-    who: int = 0
-    place: str = "between"
-    nth: int = 1
-    ms: int = 0
-    error: str = ""
-
-
-@dataclasses.dataclass(frozen=True)
-class Plan:
-    """One run. ``late_chunks``: records that were fetched before a pause still come; ``young``: the times of the records are
-    those of the clock, not long ago."""
-
-    seed: int
-    program: str
-    guarantee: Guarantee
-    form: Form
-    workers: int
-    partitions: int
-    records: int
-    late_polls: int
-    late_chunks: bool
-    young: bool
-    queue_max_records: int
-    epochs_grow: bool
-    faults: tuple[Fault, ...]
-    events: int = EVENTS
-
-    def without_most(self, faults: tuple[Fault, ...]) -> Plan:
-        """The same run with these faults only."""
-        return dataclasses.replace(self, faults=faults)
 
 
 def plan_of(seed: int, events: int = EVENTS) -> Plan:
@@ -112,13 +32,31 @@ def plan_of(seed: int, events: int = EVENTS) -> Plan:
         rng.random() < 0.5,
         rng.choice((0, 0, 1, 1_000, 1_000)),
         form == "group" and rng.random() < 0.25,
+        rng.choice((0.25, 0.6, 0.95)),
+        rng.choice((0.1, 0.5, 0.5, 0.9)),
+        rng.random() < 0.8,
         (),
         events,
     )
-    return plan.without_most(_faults_of(plan, rng))
+    stories = rng.sample(STORIES, rng.choice((0, 1, 1, 1, 2)))
+    if stories:
+        plan = _with(plan, stories[0].needs)
+    faults = _faults_of(plan, rng, rng.randint(0, 8) if stories else rng.randint(2, 24))
+    for story in stories:
+        if story.fits(plan):
+            faults += story.tell(scene(story, plan, rng))
+    return plan.without_most(tuple(sorted(faults, key=lambda f: f.at)))
 
 
-def _faults_of(plan: Plan, rng: random.Random) -> tuple[Fault, ...]:
+def _with(plan: Plan, needs: Mapping[str, Any]) -> Plan:
+    """As a story needs it."""
+    plan = dataclasses.replace(plan, **needs)
+    if plan.form == "fixed":
+        return dataclasses.replace(plan, workers=min(plan.workers, plan.partitions), epochs_grow=False)
+    return plan
+
+
+def _faults_of(plan: Plan, rng: random.Random, count: int) -> list[Fault]:
     kinds: list[Kind] = [
         "kill",
         "power_cut",
@@ -139,56 +77,13 @@ def _faults_of(plan: Plan, rng: random.Random) -> tuple[Fault, ...]:
     enabled = sorted({k for k in kinds if rng.random() < 0.5}) or [rng.choice(kinds)]
     weights = [rng.random() ** 2 + 0.02 for _ in enabled]
     places = rng.sample(PLACES, rng.randint(2, 6))
-    count = rng.randint(2, 24)
     faults = [_fault(rng.choices(enabled, weights)[0], plan, places, rng) for _ in range(count)]
-    for _ in range(rng.choice((0, 0, 1, 1, 2))):
-        faults += _story(plan, rng)
     if plan.form == "fixed" and rng.random() < 0.3:
         faults.append(Fault("switch", rng.randint(plan.events // 4, plan.events * 3 // 4), ms=rng.choice(TIMES_MS[3:])))
-    if plan.program != "stateless" and rng.random() < 0.12:
+    if plan.program != "stateless" and rng.random() < 0.2:
         last: Kind = rng.choice(("truncate", "rewrite", "make_again"))
         faults.append(Fault(last, plan.events, who=rng.randrange(8), nth=rng.randint(1, 6)))
-    return tuple(sorted(faults, key=lambda f: f.at))
-
-
-def _story(plan: Plan, rng: random.Random) -> list[Fault]:
-    """Faults that do harm together, and seldom come together by chance."""
-    at, who = rng.randrange(plan.events // 8, plan.events * 3 // 4), rng.randrange(4)
-    other: Kind = "join" if plan.form == "group" else "twin"
-    cleaned = [Fault("compact", at + after) for after in (30, 80, 105, 115, 200)]
-    held_ms = rng.choice(TIMES_MS[4:])
-    stories = [
-        # held up over the age of deletions, or in the middle of a restore, while others go on and the log is cleaned
-        [
-            Fault("freeze", at, who, rng.choice(("between", "poll", "restore")), 1, held_ms),
-            Fault(other, at, who),
-            *cleaned,
-        ],
-        # gone, and gone again in the middle of the restore: each time for less than deletions are kept
-        [
-            Fault("kill", at, who, "between", 1, 8_000),
-            Fault(other, at, who),
-            Fault("kill", at, who, "restore", 1, 8_000),
-            *(Fault("compact", at + after) for after in (50, 150, 300, 700, 740, 780)),
-        ],
-        # a changelog that loses its end while a commit is under way
-        [Fault("elect", at), Fault("freeze", at, who, "flush", 1, held_ms), Fault("elect", at + 20)],
-    ]
-    if plan.guarantee == "at_least_once":
-        places = ("flush", "step:sent", "step:flushed", "consumer_commit_before")
-        # what was never committed lies in the log, and whoever comes next has no state
-        stories += 2 * [[Fault("kill", at, who, rng.choice(places), 1, 40_000), Fault(other, at, who), *cleaned]]
-        stories.append([Fault("freeze", at, who, rng.choice(places), 1, held_ms), Fault(other, at, who), *cleaned])
-        # gone in the very first commit, before any position was committed
-        stories.append([Fault("kill", 1, w, rng.choice(places[1:3]), 1, 40_000) for w in range(4)])
-    else:
-        # a commit of which nobody knows, and another worker before the question is answered
-        lost = Fault("answer", at, who, rng.choice(("commit_before", "commit_after")), 1, error="unknown")
-        if rng.random() < 0.5:
-            lost = Fault("late_commit", at, who, "commit_before", 1, held_ms // 2)
-        asking = Fault("freeze", at, who, rng.choice(("init", "committed")), 1, held_ms)
-        stories += 2 * [[lost, asking, Fault(other, at, who)]]
-    return rng.choice(stories)
+    return faults
 
 
 def _fault(kind: Kind, plan: Plan, places: list[str], rng: random.Random) -> Fault:

@@ -23,9 +23,10 @@ from penstock.streams.testing.memory_log import LogEntry, Transaction
 from tests.simulation.sim_clock import BEGAN_MS
 from tests.simulation.swarm import checks
 from tests.simulation.swarm.disks import SwarmDisk
+from tests.simulation.swarm.faults import Fault, Plan
 from tests.simulation.swarm.history import APP, HistoryLog, Violation
-from tests.simulation.swarm.plans import Fault, Plan
 from tests.simulation.swarm.programs import PROGRAMS
+from tests.simulation.swarm.slots import RevocationsSeen, Slot
 from tests.simulation.world import TURN_MS, Crash, Node, SimClock, World
 
 DELETIONS_KEPT_MS = 12_000
@@ -42,22 +43,6 @@ ERRORS = {
 }
 ENDS = (TaskMigratedError, AbortableError, ProducerRetiredError, RetriableError, UnknownOutcomeError, SettingsError)
 """With these a worker may end; its supervisor starts it again."""
-
-
-class Slot:
-    """A worker process and its host. ``fixed``: its partitions; ``busy``: it is inside a turn, or held up in one."""
-
-    def __init__(self, index: int, fixed: tuple[int, ...] | None, disk: SwarmDisk) -> None:
-        self.index = index
-        self.name = f"w{index}"
-        self.fixed = fixed
-        self.disk = disk
-        self.node: Node | None = None
-        self.down_until_ms = 0
-        self.retired = False
-        self.busy = False
-        self.cut = False
-        self.down_ms = 0
 
 
 class Swarm:
@@ -81,7 +66,10 @@ class Swarm:
             epochs_grow=plan.epochs_grow,
             log=self.log,
         )
+        self.world.named = plan.named
+        self.world.events = RevocationsSeen(self._revoking)
         self.log.passed, self.log.writer = self._passed, lambda: self._stack[-1].name if self._stack else "nobody"
+        self.log.opening = self._opening
         admin = MemoryAdmin(self.log)
         for topic in self.changelogs:
             admin.set_topic_config(topic, {"delete.retention.ms": str(DELETIONS_KEPT_MS)})
@@ -132,7 +120,8 @@ class Swarm:
         self.event += 1
         while self._faults and self._faults[0].at <= self.event and not self.healed:
             self._begin(self._faults.pop(0))
-        if self.written < self.plan.records and self.rng.random() < 2 * self.plan.records / self.plan.events:
+        each = self.plan.records / (2 * self.plan.events * self.plan.input_share)
+        if self.written < self.plan.records and self.rng.random() < each:
             self._write(self.rng.randint(1, 3))
         self.log.advance(self._step_ms)
         for due in [late for late in self._late if late[0] <= self.log.now_ms]:
@@ -152,6 +141,7 @@ class Swarm:
 
     def _turn(self, slot: Slot) -> int:
         slot.busy = True
+        slot.revoking, slot.looked = False, None
         self._stack.append(slot)
         done = 0
         try:
@@ -176,6 +166,7 @@ class Swarm:
         node = Node(self.world, slot.name, slot.disk, slot.fixed)
         node.on_step = lambda step: self._passed(f"step:{step}")
         node.restoring.on_half = lambda: self._passed("restore")
+        node.restoring.share_before = self.plan.restored_share
         return node
 
     def _ended(self, slot: Slot, exc: PenstockError) -> None:
@@ -258,18 +249,37 @@ class Swarm:
                 slot.busy = False
 
     def _passed(self, point: str) -> None:
-        if self.healed or not self._stack:
+        if not self._stack:
             return
         slot = self._stack[-1]
-        for armed in list(self._armed):
+        places = (point, f"revoke:{point}") if slot.revoking else (point,)
+        for armed in list(self._armed) if not self.healed else ():
             fault, left = armed
-            if fault.place != point or fault.who % len(self.slots) != slot.index:
+            if fault.place not in places or fault.who % len(self.slots) != slot.index:
                 continue
             left[0] -= 1
             if left[0] == 0:
                 self._armed.remove(armed)
                 self.struck.append(fault)
                 self._strike(fault, slot)
+        if point == "committed":
+            slot.looked = dict(self.log.fixed_epochs)
+
+    def _revoking(self) -> None:
+        self._stack[-1].revoking = True
+
+    def _opening(self, transactional_id: str, epoch: int) -> None:
+        """I7: a fixed worker that runs asks for the positions before it fences anybody, and gives way to who was there."""
+        slot = self._stack[-1] if self._stack else None
+        if slot is None or slot.fixed is None or not transactional_id.startswith(f"{APP}-p"):
+            return
+        seen = self.log.fixed_epochs if slot.looked is None else slot.looked
+        newer, own = seen.get(transactional_id, -1), slot.opened.get(transactional_id, -1)
+        slot.opened[transactional_id] = epoch
+        if slot.node is not None and slot.node.runtime.tasks and newer > own:
+            raise Violation(
+                f"I7 {slot.name} has epoch {own} of {transactional_id} and fences the worker that committed with {newer}"
+            )
 
     def _strike(self, fault: Fault, slot: Slot) -> None:
         self.log.trace.append((self.event, fault.kind, slot.name))

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from penstock.state.serdes.serde import SerdeLike as SerdeLike
     from penstock.state.serdes.serde import serde_of as serde_of
     from penstock.state.serdes.serde import typed_json as typed_json
+    from penstock.state.serdes.serde import typed_msgpack as typed_msgpack
     from penstock.state.serdes.text_serdes import TEXT_LINE as TEXT_LINE
     from penstock.state.serdes.text_serdes import csv_row as csv_row
     from penstock.state.stores.store import StoreSpec as StoreSpec

@@ -27,6 +27,7 @@ import msgspec
 import orjson
 
 from penstock.state.errors import SerdeError
+from penstock.state.serdes.record_classes import check_attrs, field_names, is_attrs, record_class
 from penstock.state.type_parameters import T
 
 
@@ -108,6 +109,8 @@ INT: Serde[int] = Serde("int", _LONG.pack, _unpacker(_LONG), immutable=True, exa
 INT32: Serde[int] = Serde("int32", _INT.pack, _unpacker(_INT), immutable=True, exact=int)
 FLOAT: Serde[float] = Serde("float", _DOUBLE.pack, _unpacker(_DOUBLE), immutable=True, exact=float)
 JSON: Serde[Any] = Serde("json", orjson.dumps, orjson.loads)
+MSGPACK: Serde[Any] = Serde("msgpack", msgspec.msgpack.Encoder().encode, msgspec.msgpack.Decoder().decode)
+"""MessagePack of any value; tuples come back as lists."""
 
 
 def finite(json: Serde[Any]) -> Serde[Any]:
@@ -157,10 +160,8 @@ def _not_finite(value: Any, path: str) -> str | None:
         parts = value.items()
     elif isinstance(value, (list, tuple, set, frozenset)):
         parts = enumerate(value)
-    elif isinstance(value, msgspec.Struct):
-        parts = ((n, getattr(value, n)) for n in value.__struct_fields__)
-    elif dataclasses.is_dataclass(value):
-        parts = ((f.name, getattr(value, f.name)) for f in dataclasses.fields(value))
+    elif (names := field_names(type(value))) is not None:
+        parts = ((n, getattr(value, n)) for n in names)
     return next((found for n, part in parts if (found := _not_finite(part, f"{path}.{n}")) is not None), None)
 
 
@@ -192,57 +193,71 @@ def _is_plain(tp: Any, within: frozenset[Any] = frozenset()) -> bool:
     return all(_is_plain(hints[name], within | {tp}) for name in fields)
 
 
-def _record_class(tp: Any) -> type | None:
-    """The class of a Struct's or a dataclass's instances; ``None`` for any other type."""
-    cls = typing.get_origin(tp) or tp
-    return cls if isinstance(cls, type) and (issubclass(cls, msgspec.Struct) or dataclasses.is_dataclass(cls)) else None
+_CODERS: dict[str, tuple[Callable[..., Any], Callable[[Any], Any]]] = {
+    "json": (msgspec.json.Encoder, msgspec.json.Decoder),
+    "msgpack": (msgspec.msgpack.Encoder, msgspec.msgpack.Decoder),
+}
 
 
 def typed_json(tp: type[T]) -> Serde[T]:
-    """A JSON serde of a msgspec Struct, a dataclass or any other type that msgspec knows, checked against the type.
+    """A JSON serde of a msgspec Struct, a dataclass, an attrs class or any other type that msgspec knows, checked against
+    the type.
 
-    A serde of a Struct or a dataclass writes only its instances. Reading skips fields that the type does not name
-    without building them, so a narrow type is also fast.
+    A serde of a Struct, a dataclass or an attrs class writes only its instances. Reading skips fields that the type does
+    not name without building them, so a narrow type is also fast. The fields of an attrs class are written in alphabetical
+    order. Raises ``SerdeError`` for an attrs class with a converter or with an attribute that begins with an underscore: its
+    instances would not come back as they were.
     """
-    cls = _record_class(tp)
-    return _json(tp, () if cls is None else (cls,))
+    return _typed("json", tp)
 
 
-def _json(tp: type[T], writes: tuple[type, ...]) -> Serde[T]:
-    name = getattr(tp, "__name__", str(tp))
-    decoder = msgspec.json.Decoder(tp)
-    encode = msgspec.json.Encoder().encode
+def typed_msgpack(tp: type[T]) -> Serde[T]:
+    """A MessagePack serde of a type, checked against it as that of ``typed_json``. Records are maps from field to value."""
+    return _typed("msgpack", tp)
+
+
+def _typed(form: str, tp: type[T]) -> Serde[T]:
+    check_attrs(tp)
+    cls = record_class(tp)
+    return _coded(form, tp, () if cls is None else (cls,))
+
+
+def _coded(form: str, tp: type[T], writes: tuple[type, ...]) -> Serde[T]:
+    name = f"{form}:{getattr(tp, '__name__', str(tp))}"
+    make_encoder, make_decoder = _CODERS[form]
+    # msgspec writes the fields of an attrs class in an order of its own, and dicts must give the same bytes
+    order = "sorted" if writes and is_attrs(writes[0]) else None
+    encode, decode = make_encoder(order=order).encode, make_decoder(tp).decode
     immutable = _is_plain(tp)
     if not writes:
-        return Serde(f"json:{name}", encode, decoder.decode, immutable=immutable, declared=tp)
+        return Serde(name, encode, decode, immutable=immutable, declared=tp)
 
     def serialize(value: T) -> bytes:
         if not isinstance(value, writes):
             raise SerdeError(
-                f"serde json:{name} writes instances of {writes[0].__name__}, and {value!r:.100} is a "
+                f"serde {name} writes instances of {writes[0].__name__}, and {value!r:.100} is a "
                 f"{type(value).__name__}; name the serde of the function's result: value=…"
             )
-        return encode(value)
+        data: bytes = encode(value)
+        return data
 
-    return Serde(
-        f"json:{name}", serialize, decoder.decode, immutable=immutable, declared=tp, writes=writes, unchecked=encode
-    )
+    return Serde(name, serialize, decode, immutable=immutable, declared=tp, writes=writes, unchecked=encode)
 
 
 @functools.cache
-def _json_of_dicts(tp: type[Any], cls: type) -> Serde[Any]:
-    return _json(tp, (cls, dict))
+def _of_dicts(form: str, tp: type[Any], cls: type) -> Serde[Any]:
+    return _coded(form, tp, (cls, dict))
 
 
 def taking_dicts(serde: Serde[Any]) -> Serde[Any]:
     """The serde, which also writes dicts of fields if it is for one class only: for records that the framework builds
     from columns."""
-    if len(serde.writes) != 1 or type(getattr(serde.unchecked, "__self__", None)) is not msgspec.json.Encoder:
-        return serde
-    return _json_of_dicts(serde.declared, serde.writes[0])
+    encoder = getattr(serde.unchecked, "__self__", None)
+    form = next((f for f, (make_encoder, _) in _CODERS.items() if type(encoder) is make_encoder), None)
+    return serde if len(serde.writes) != 1 or form is None else _of_dicts(form, serde.declared, serde.writes[0])
 
 
-_typed_json_once = functools.cache(typed_json)
+_typed_json_once: Callable[[Any], Serde[Any]] = functools.cache(typed_json)
 """One serde per type, so that sources of equal type compare equal."""
 
 
@@ -277,26 +292,27 @@ def optional(inner: Serde[Any]) -> OptionalSerde:
     )
 
 
-SerdeName: TypeAlias = Literal["bytes", "string", "int", "int32", "float", "json"]
+SerdeName: TypeAlias = Literal["bytes", "string", "int", "int32", "float", "json", "msgpack"]
 SerdeLike: TypeAlias = type[T] | Serde[T] | SerdeName
 """A serde as the user may give it: a ``Serde``, the type of the values, or the name of a serde."""
 
 
 def serde_of(like: SerdeLike[T]) -> Serde[T]:
     """The serde that a user means by ``like``: a ``Serde``, a type (``str``, ``int``, ``float``, ``bytes``, ``dict``,
-    ``list``, a Struct, a dataclass) or a name (``"string"``, ``"json"``…). Raises ``SerdeError`` for anything else."""
+    ``list``, a Struct, a dataclass, an attrs class) or a name (``"string"``, ``"json"``, ``"msgpack"``…). Raises
+    ``SerdeError`` for anything else."""
     if isinstance(like, Serde):
         return like
     simple: dict[Any, Serde[Any]] = {str: STRING, int: INT, float: FLOAT, bytes: BYTES, dict: JSON, list: JSON}
     if like in simple:
         return simple[like]
-    named: tuple[Serde[Any], ...] = (BYTES, STRING, INT, INT32, FLOAT, JSON)
+    named: tuple[Serde[Any], ...] = (BYTES, STRING, INT, INT32, FLOAT, JSON, MSGPACK)
     names = {s.name: s for s in named}
     if isinstance(like, str) and like in names:
         return names[like]
-    if isinstance(like, type) and (issubclass(like, msgspec.Struct) or dataclasses.is_dataclass(like)):
+    if isinstance(like, type) and record_class(like) is not None:
         return _typed_json_once(like)
     raise SerdeError(
         f"no serde for {like!r}; pass a Serde, one of {sorted(names)}, "
-        "or a type among str, int, float, bytes, dict, list, a msgspec Struct or a dataclass"
+        "or a type among str, int, float, bytes, dict, list, a msgspec Struct, a dataclass or an attrs class"
     )

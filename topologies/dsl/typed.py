@@ -17,6 +17,7 @@ import msgspec
 
 from penstock.state.errors import TopologyError
 from penstock.state.log import Windowed
+from penstock.state.serdes.record_classes import record_class
 from penstock.state.serdes.serde import BYTES, FLOAT, INT, JSON, STRING, Serde, finite, serde_of, taking_dicts
 from penstock.state.serdes.window_keys import WindowedSerde
 from penstock.topologies.aggregators.base import Aggregator, agg
@@ -177,7 +178,7 @@ def selection(fields: tuple[tuple[str, Expression], ...], into: Any) -> StructOf
 
 
 def _is_class(into: Any) -> bool:
-    return isinstance(into, type) and (issubclass(into, msgspec.Struct) or dataclasses.is_dataclass(into))
+    return isinstance(into, type) and record_class(into) is not None
 
 
 def options_and_parts(options: dict[str, Any], parts: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:

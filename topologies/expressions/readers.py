@@ -6,14 +6,12 @@ an int in a float64 column, turns a datetime into milliseconds, and refuses any 
 
 from __future__ import annotations
 
-import dataclasses
 import datetime
 import decimal
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import msgspec
-
+from penstock.state.serdes.record_classes import field_names
 from penstock.topologies.expressions.errors import Fault
 from penstock.topologies.expressions.numbers import INT64_MAX, INT64_MIN
 from penstock.topologies.expressions.tree import datetime_ms
@@ -156,10 +154,8 @@ def as_dict(owner: Any) -> dict[str, Any]:
     """The fields of the row's value, in a new dict."""
     if isinstance(owner, Mapping):
         return dict(owner)
-    if isinstance(owner, msgspec.Struct):
-        return {n: plain(getattr(owner, n)) for n in owner.__struct_fields__}
-    if dataclasses.is_dataclass(owner):
-        return {f.name: plain(getattr(owner, f.name)) for f in dataclasses.fields(owner)}
+    if (names := field_names(type(owner))) is not None:
+        return {n: plain(getattr(owner, n)) for n in names}
     if isinstance(owner, tuple) and hasattr(owner, "_fields"):
         return {n: plain(getattr(owner, n)) for n in owner._fields}
     raise Fault(f"{owner!r:.100} ({type(owner).__name__}) has no columns to add to")

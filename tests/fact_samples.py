@@ -55,6 +55,7 @@ SAMPLES: list[f.Fact] = [
     f.RecordDeadLettered(TASK, "timestamp", "in", None, "InvalidTimestamp", SECRET),
     f.TimestampsClamped(TASK, TopicPartition("in", 0), 3),
     f.NullsDropped(TASK, "count", "null_key", "app.py:7"),
+    f.ColumnsMissing(TASK, "in", ("amont; did you mean 'amount'?",), 5, "app.py:7"),
     f.PartitionPaused(TopicPartition("in", 0), 100),
     f.PartitionResumed(TopicPartition("in", 0), 1.5),
     f.SourceIdle(TASK, "in"),

@@ -401,6 +401,18 @@ class NullsDropped:
     declared: str | None
 
 
+@dataclasses.dataclass(frozen=True)
+class ColumnsMissing:
+    """No record of an untyped source has these columns so far, which expressions read as null. Each is followed by the
+    names of columns that are there and look like it. ``declared``: ``FILE:LINE`` of the source, if known."""
+
+    task: TaskId
+    operator: str
+    columns: tuple[str, ...]
+    records: int
+    declared: str | None
+
+
 # -- flow ------------------------------------------------------------------------------------------------------------
 
 
@@ -480,6 +492,8 @@ CommitFact: TypeAlias = (
     | ProducerRetired
     | DeadWorkerFenced
 )
-RecordFact: TypeAlias = RecordFailed | RecordSkipped | RecordDeadLettered | TimestampsClamped | NullsDropped
+RecordFact: TypeAlias = (
+    RecordFailed | RecordSkipped | RecordDeadLettered | TimestampsClamped | NullsDropped | ColumnsMissing
+)
 FlowFact: TypeAlias = PartitionPaused | PartitionResumed | SourceIdle | PurgeFailed
 Fact: TypeAlias = WorkerFact | TaskFact | StoreFact | CommitFact | RecordFact | FlowFact

@@ -114,6 +114,7 @@ class MetricsEvents:
                 | f.RestoreCancelled()
                 | f.RecordFailed()
                 | f.NullsDropped()
+                | f.ColumnsMissing()
                 | f.SourceIdle()
                 | f.PurgeFailed()
             ):

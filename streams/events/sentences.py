@@ -124,7 +124,14 @@ def sentence_of(fact: f.Fact) -> tuple[Level, Area, str]:
             | f.DeadWorkerFenced()
         ):
             return _commit(fact)
-        case f.RecordFailed() | f.RecordSkipped() | f.RecordDeadLettered() | f.TimestampsClamped() | f.NullsDropped():
+        case (
+            f.RecordFailed()
+            | f.RecordSkipped()
+            | f.RecordDeadLettered()
+            | f.TimestampsClamped()
+            | f.NullsDropped()
+            | f.ColumnsMissing()
+        ):
             return _record(fact)
         case f.PartitionPaused() | f.PartitionResumed() | f.SourceIdle() | f.PurgeFailed():
             return _flow(fact)
@@ -250,6 +257,12 @@ def _record(fact: f.RecordFact) -> tuple[Level, Area, str]:
             return "warning", "record", "Timestamps clamped to stream time"
         case f.NullsDropped():
             return "warning", "record", f"Operator {_NULLS[fact.reason]}. Later ones are only counted"
+        case f.ColumnsMissing():
+            return (
+                "warning",
+                "record",
+                "Expressions read columns that no record has so far; they are null. Check the names",
+            )
         case _:
             assert_never(fact)
 

@@ -11,6 +11,7 @@ from penstock.state.log import Headers, TaskId
 from penstock.state.stores.store_view import KeyValueStoreView
 from penstock.streams.events.facts import (
     BadRecord,
+    ColumnsMissing,
     Null,
     NullsDropped,
     RecordDeadLettered,
@@ -97,6 +98,10 @@ class RecordErrorHandler:
     def nulls_dropped(self, operator: str, reason: Null) -> None:
         """An operator dropped its first records with this null."""
         self._events.emit(NullsDropped(self._task, operator, reason, self._declared.get(operator)))
+
+    def columns_missing(self, operator: str, columns: tuple[str, ...], records: int) -> None:
+        """Expressions read columns that the first records of a source do not have."""
+        self._events.emit(ColumnsMissing(self._task, operator, columns, records, self._declared.get(operator)))
 
     def again(self, chosen: Retry, fn: Callable[..., Any], row: Sequence[Any], error: Exception) -> Any:
         """Call a function that raised ``error`` until it returns; after the last attempt raise what it raised. Faults that
@@ -212,6 +217,10 @@ class NodeContext:
         if counter not in self._counters and (null := _NULLS.get(reason)) is not None:
             self._failures.nulls_dropped(self.name, null)
         self._counters[counter] += count
+
+    def columns_missing(self, columns: Sequence[str], records: int) -> None:
+        """Report columns that expressions read and no record has so far."""
+        self._failures.columns_missing(self.name, tuple(columns), records)
 
     def count(self, name: str, amount: int = 1) -> None:
         """Add to one of the user's counters."""

@@ -176,7 +176,7 @@ class Inference:
     def _call_type(self, e: Call) -> DataType:
         function = CATALOG.get(e.function)
         if function is None:
-            raise Mismatch(f"there is no function {e.function}(){_near(e.function, CATALOG)}")
+            raise Mismatch(f"there is no function {e.function}(){did_you_mean(e.function, CATALOG)}")
         most = "any number of" if function.variadic else str(len(function.parameters))
         if len(e.args) < function.least_arguments() or (
             len(e.args) > len(function.parameters) and not function.variadic
@@ -215,7 +215,8 @@ def _check_argument(name: str, function: FunctionSignature, place: int, arg: Exp
     raise Mismatch(f"{name}() takes {taken} at place {place + 1}, and {arg.text()} is {tp}; cast it")
 
 
-def _near(name: str, names: Iterable[str]) -> str:
+def did_you_mean(name: str, names: Iterable[str]) -> str:
+    """A question after the name of a column that there is not; empty if none of the names looks like it."""
     found = difflib.get_close_matches(name, list(names), n=3)
     return f"; did you mean {' or '.join(map(repr, found))}?" if found else ""
 
@@ -229,7 +230,7 @@ def _field_type(of: Expression, tp: DataType, name: str) -> DataType:
     if found is None:
         listed = ", ".join(n for n, _ in tp.fields)
         owner = f" of {tp.python.__name__}" if tp.python is not None else ""
-        hint = _near(name, [n for n, _ in tp.fields]) or ";"
+        hint = did_you_mean(name, [n for n, _ in tp.fields]) or ";"
         raise Mismatch(f"there is no column {name!r}{hint} the columns{owner} are: {listed}")
     return found.or_null(tp.nullable)
 
@@ -334,7 +335,7 @@ def _fit(given: dict[str, DataType], python: type) -> DataType:
         expected = wanted.field(name)
         if expected is None:
             listed = ", ".join(n for n, _ in wanted.fields)
-            hint = _near(name, [n for n, _ in wanted.fields]) or ";"
+            hint = did_you_mean(name, [n for n, _ in wanted.fields]) or ";"
             raise Mismatch(f"{python.__name__} has no field {name!r}{hint} its fields are: {listed}")
         if not assignable(tp, expected):
             raise Mismatch(f"{python.__name__}.{name} is {expected}, but got {tp}; cast it, or coalesce its nulls")

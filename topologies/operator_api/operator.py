@@ -138,6 +138,9 @@ class OperatorContext(Protocol):
         """Count records that semantics drop: ``null_key``, ``null_value``, ``late``, ``expired``. The first null of each
         kind is also reported."""
 
+    def columns_missing(self, columns: Sequence[str], records: int) -> None:
+        """Report columns that expressions read and none of the source's first ``records`` has."""
+
     def count(self, name: str, amount: int = 1) -> None:
         """Add to a user counter."""
 

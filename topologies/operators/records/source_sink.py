@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from penstock.state.errors import TopologyError
 from penstock.state.log import Record
-from penstock.state.serdes.serde import BYTES, Serde
+from penstock.state.serdes.serde import BYTES, JSON, Serde
 from penstock.state.stores.store import StoreSpec
 from penstock.topologies.operator_api.batch import Batch, ColumnBatch
 from penstock.topologies.operator_api.edge_kinds import NO_RETRACTIONS, EdgeKind, Emits
@@ -27,6 +27,7 @@ from penstock.topologies.operator_api.watermark_strategies import WatermarkStrat
 from penstock.topologies.operators.base.row_functions import decode_column, without_nulls
 from penstock.topologies.operators.columnar.input_modes import writing_mode
 from penstock.topologies.operators.columnar.source import PLAIN, Decoder, decoding_mode
+from penstock.topologies.operators.records.missing_columns import MissingColumns
 from penstock.topologies.operators.records.record_unpacking import Unpacker, read_in_columns
 
 
@@ -115,6 +116,9 @@ class _SourceOperator(Operator):
         self._values = None if spec.value_serde is BYTES else spec.value_serde
         self._unpacker = None
         self._decoder = None
+        self._missing = None
+        if spec.value_serde == JSON and not spec.internal and ctx.needs is not None and ctx.needs.fields:
+            self._missing = MissingColumns(ctx, ctx.needs.fields)
         if spec.packed:
             self._unpacker = Unpacker(ctx, spec.key_serde, spec.value_serde, in_columns=ctx.needs is not None)
         elif ctx.needs is not None:
@@ -124,6 +128,8 @@ class _SourceOperator(Operator):
         read = None if self._decoder is None else self._decoder.read(batch)
         if read is None:
             return batch
+        if self._missing is not None and not self._missing.look(read.values):
+            self._missing = None
         self.ctx.emit(read)
         return None
 
@@ -137,6 +143,8 @@ class _SourceOperator(Operator):
         if self._values is not None:
             values, decoded = decode_column(self.ctx, decoded, self._values, decoded.values, "value")
             decoded = decoded.replace(values=values)
+            if self._missing is not None and not self._missing.look(values):
+                self._missing = None
         if self._keys is not None:
             keys, decoded = decode_column(self.ctx, decoded, self._keys, decoded.keys, "key")
             decoded = decoded.replace(keys=keys)

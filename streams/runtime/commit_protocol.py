@@ -181,7 +181,7 @@ class Committer:
     def _ask(self) -> None:
         owned = self.owned()
         begun = {tp: p for task in owned for tp, p in begun_positions(task).items()}
-        self._commit_positions(begun or some_position(owned))
+        self._commit_positions(begun or self._in_doubt.last or some_position(owned))
         for task in owned:
             task.own_positions.begun()
 
@@ -324,9 +324,10 @@ class Committer:
     def prove(self, tasks: Sequence[Task], now_ms: int, young_ms: int = 0) -> None:
         """Ask the log whether these tasks are still this producer's, unless that was proved less than ``young_ms`` ago:
         commit one of the last positions once more, which only the owner can. ``now_ms``: the wall clock before this call.
-        Nothing to ask inside a transaction, whose commit proves it, or with nothing committed. Errors as of ``commit``."""
+        Nothing to ask inside a transaction or with a commit in doubt, which the next commit ends, or with nothing committed.
+        Errors as of ``commit``."""
         young = self._proved_ms is not None and 0 <= now_ms - self._proved_ms < young_ms
-        if young or self._producer.in_transaction or self.guarantee == "at_most_once":
+        if young or self._in_doubt.last or self._producer.in_transaction or self.guarantee == "at_most_once":
             return
         own = {
             TopicPartition(topic, task.id.partition): position

@@ -26,6 +26,11 @@ class CommitsInDoubt:
         """The log has shown what is committed."""
         self._asked.clear()
 
+    @property
+    def last(self) -> Mapping[TopicPartition, OffsetAndMetadata]:
+        """The positions of the last one, which may stand: no earlier ones may be committed again."""
+        return next((asked for asked in reversed(self._asked) if asked), {})
+
     def have(self, task: Task, start: Mapping[str, tuple[int, CommitMetadata]]) -> bool:
         """Whether a task's positions, as read back, are those of such a commit, which has then taken place."""
         found = {tp: start[tp.topic] for tp in input_partitions(task)}

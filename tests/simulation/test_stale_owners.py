@@ -7,6 +7,7 @@ from typing import get_args
 
 import pytest
 
+from penstock.state.errors import RetriableError
 from penstock.state.log import TopicPartition
 from penstock.state.recovery.changelog import changelog_topic
 from penstock.streams.events.measurements import CommitStep
@@ -134,3 +135,36 @@ def test_woken_worker_asks_before_it_sends() -> None:
     world.settle(first, second)
     last = {e.key: e.value for _, _, e in world.log.read("out")}
     assert last == {k: n.to_bytes(8, "big") for k, n in wanted(world).items()}
+
+
+def test_a_commit_whose_answer_was_lost_is_not_taken_back_by_the_next_question_to_the_group(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = a_world()
+    node = world.node("a")
+    world.settle(node)
+    seen: list[int] = []
+    pass_point = world.log.pass_point
+
+    def look(point: str) -> None:
+        seen.append(world.log.group(APP).offsets[INPUT].offset)
+        pass_point(point)
+
+    def lost() -> None:
+        world.log.advance(POLL_INTERVAL_MS * 6 // 10)
+        raise RetriableError("no answer")
+
+    def in_the_commit(step: CommitStep) -> None:
+        if step == "flushed":
+            world.log.fault("consumer_commit_after", 1, lost)
+            node.on_step = lambda step: None
+
+    monkeypatch.setattr(world.log, "pass_point", look)
+    for _ in range(5):
+        write(world, 1)
+        node.on_step = in_the_commit
+        for _ in range(30):
+            node.turn()
+    assert seen == sorted(seen)
+    assert seen[-1] == COUNT + 5
+    assert counts(world, node) == wanted(world)

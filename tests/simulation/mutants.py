@@ -145,6 +145,13 @@ MUTANTS = [
     ),
     Mutant("stale stores are not reopened", CommitGroup, "reopen_stale", "self.committer.take_stale()", "[]"),
     Mutant(
+        "idle tasks keep what they have after a commit of unknown outcome",
+        Committer,
+        "_commit_busy",
+        "self._restart_tasks(tasks)",
+        "self._restart_tasks(busy)",
+    ),
+    Mutant(
         "a worker of fixed partitions fences before it looks",
         Committer,
         "_restart_tasks",
@@ -188,6 +195,14 @@ MUTANTS = [
     Mutant("damaged stores are kept", CommitGroup, "recover", "for task in damaged:", "for task in []:"),
     Mutant("a failed commit is not undone", CommitGroup, "abort", "self.roll_back()", "pass"),
     # at least once
+    Mutant(
+        "earlier positions are committed again over a commit in doubt",
+        Committer,
+        "_ask",
+        "self._in_doubt.last or ",
+        "",
+        Mutant("the same by a proof", Committer, "prove", "self._in_doubt.last or ", ""),
+    ),
     Mutant("at-least-once sends without a lease", MembershipLease, "over", "self._granted_s is None or", "False and"),
     Mutant("old events leave a changelog without a guard", compaction_guard, "guard", "if guarded(spec)", "if False"),
     Mutant(

@@ -9,6 +9,7 @@ from typing import Literal
 from penstock.state.log import TopicPartition
 from penstock.state.recovery.changelog import from_changelog_columns
 from penstock.state.stores.store import StoreSpec
+from penstock.streams.ports.log import OffsetAndMetadata
 from penstock.streams.testing.memory_log import LogEntry, MemoryLog, Transaction
 
 APP = "app"
@@ -29,6 +30,8 @@ class HistoryLog(MemoryLog):
         self.opening: Callable[[str, int], None] = lambda transactional_id, epoch: None
         self.fixed_epochs: dict[str, int] = {}
         """Of the last worker to change positions of each fixed partition, by its transactional id."""
+        self.fixed_lost: dict[str, dict[TopicPartition, OffsetAndMetadata]] = {}
+        """The positions of each producer's last aborted transaction."""
         self.history: defaultdict[TopicPartition, dict[int, LogEntry]] = defaultdict(dict)
         self.trace: list[object] = []
         self._one_each = one_each if exact else None
@@ -48,6 +51,12 @@ class HistoryLog(MemoryLog):
         self.opening(transactional_id, self._epochs.get(transactional_id, -1) + 1)
         return super().init_transactions(transactional_id)
 
+    def stands(self, transactional_id: str) -> bool:
+        """Whether the positions of its last aborted transaction were committed all the same: by another one, to which the
+        same records were the same. A worker that does not know its outcome takes them for its own."""
+        lost = self.fixed_lost.get(transactional_id, {})
+        return bool(lost) and all(self.group(APP).offsets.get(tp) == c for tp, c in lost.items())
+
     def append(self, tp: TopicPartition, entry: LogEntry) -> int:
         """Kept for ever."""
         offset = super().append(tp, entry)
@@ -62,6 +71,8 @@ class HistoryLog(MemoryLog):
         before, asked = dict(self._positions), transaction.offsets.get(APP, {})
         changes = any(self.group(APP).offsets.get(tp) != c for tp, c in asked.items())
         super().end(transaction, outcome)
+        if outcome == "aborted":
+            self.fixed_lost[transaction.transactional_id] = asked
         made = self._made.pop(id(transaction), Counter())
         self.trace.append((transaction.transactional_id, transaction.epoch, outcome))
         if outcome == "aborted":

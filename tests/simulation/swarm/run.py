@@ -263,7 +263,7 @@ class Swarm:
                 self.struck.append(fault)
                 self._strike(fault, slot)
         if point == "committed":
-            slot.looked = dict(self.log.fixed_epochs)
+            slot.looked = {i: epoch for i, epoch in self.log.fixed_epochs.items() if not self.log.stands(i)}
 
     def _revoking(self) -> None:
         self._stack[-1].revoking = True

@@ -79,6 +79,13 @@ def _interrupted_restore(s: Scene) -> list[Fault]:
     return [*gone, s.comes(), *s.cleaned(60, 190, 300, 790, 815, 830), *leaves]
 
 
+def _behind_the_log(s: Scene) -> list[Fault]:
+    """Gone while its windows expire, and their changelog is deleted up to there: for less than deletions are kept."""
+    early = dataclasses.replace(s, at=s.rng.randint(40, 150))
+    leaves = [Fault("leave", early.at + 390, LAST)] if s.other == "join" and s.rng.random() < 0.5 else []
+    return [early.killed("between", 8_000), early.comes(), *leaves]
+
+
 def _other_leader(s: Scene) -> list[Fault]:
     """A changelog that loses its end while a commit is under way."""
     return [Fault("elect", s.at), s.frozen("flush", s.held_ms), Fault("elect", s.at + 20)]
@@ -161,6 +168,7 @@ STORIES: Sequence[Story] = (
     Story(_old_after_a_kill, AGED, 0.5),
     Story(_interrupted_restore, {**AGED, "restored_share": 0.1}, 0.5),
     Story(_interrupted_restore, {**AGED, "restored_share": 0.1}, 0.5),
+    Story(_behind_the_log, {"program": "windows", "records": 300, "input_share": 0.25}),
     Story(_other_leader, {}),
     Story(_tail, {"guarantee": "at_least_once"}),
     Story(_late_writes, {"guarantee": "at_least_once", "queue_max_records": 1_000}),

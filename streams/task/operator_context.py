@@ -68,8 +68,9 @@ class RecordErrorHandler:
     def failed(self, operator: str, index: int, place: int, error: Exception, may_skip: bool = True) -> None:
         """Handle a record that failed in an operator. Raises ``ProcessingError``, or returns if it is skipped. Faults
         that are not the record's (of stores, of the machine) are raised as they are under every policy."""
-        if isinstance(error, PenstockError) and not isinstance(error, (SerdeError, ProcessingError)):
-            raise error
+        fault = _no_records(error)
+        if fault is not None:
+            raise fault
         kind: BadRecord = "deserialization" if isinstance(error, SerdeError) else "processing"
         chosen = self.on_error.get(operator)
         general = self._policies.deserialization if kind == "deserialization" else self._policies.processing
@@ -125,6 +126,15 @@ class RecordErrorHandler:
         self._paused_ms = 0
         letters.sort(key=lambda x: (x[0], x[1]))
         return [(origin, headers) for _, _, origin, headers in letters]
+
+
+def _no_records(error: BaseException | None) -> PenstockError | None:
+    """The fault within an error that is not the record's: of a store, of the machine, of what a serde asks."""
+    while error is not None:
+        if isinstance(error, PenstockError) and not isinstance(error, (SerdeError, ProcessingError)):
+            return error
+        error = error.__cause__
+    return None
 
 
 _REPORTED: Final[Mapping[ErrorPolicy, type[RecordFailed | RecordSkipped | RecordDeadLettered]]] = {

@@ -262,6 +262,7 @@ class SinkOperator(Operator):
         if len(batch) == 1:
             # if a value cannot be written, processing failed, not deserialization
             problem = ProcessingError(f"topic {self._topic}: {error}")
+            problem.__cause__ = error
             # a partial stands for many records, and a change dropped here would still be subtracted later
             whole = self._spec.packs or isinstance(batch.values[0], Change)
             self.ctx.failed(batch, 0, problem, may_skip=not whole)

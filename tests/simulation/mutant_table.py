@@ -45,7 +45,7 @@ def page(found: Sequence[Found], seeds: int) -> str:
     left_out = "\n".join(f"- {name}: {why}" for name, why in LEFT_OUT.items())
     return f"""# Planted faults
 
-`make mutants` wrote this. {len(found)} faults were planted one at a time: in the protocol, in restores, and in the
+`make mutants` writes this page. {len(found)} faults were planted one at a time: in the protocol, in restores, and in the
 assignment of tasks. The first {seeds} seeds of the swarm (`tests/simulation/swarm/`) looked for each. The table says which
 seed finds it first, after how many events of its run, and what was seen. Found by no seed: {survived}.
 

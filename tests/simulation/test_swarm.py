@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.simulation.mutants import MUTANTS, Mutant
+from tests.simulation.mutants import MUTANTS, PAGE, Mutant
 from tests.simulation.swarm.hunt import report, run_seed, shrink
 from tests.simulation.swarm.plans import plan_of
 
@@ -34,6 +34,11 @@ def test_each_mutant_can_be_planted_and_taken_out(mutant: Mutant) -> None:
     assert vars(mutant.owner)[mutant.function] is not before
     take_out()
     assert vars(mutant.owner)[mutant.function] is before
+
+
+def test_the_page_has_a_row_for_each_mutant() -> None:
+    rows = [line.split(" | ") for line in PAGE.read_text().splitlines() if line.startswith("| ")][2:]
+    assert [row[0].removeprefix("| ") for row in rows] == [m.name for m in MUTANTS]
 
 
 def test_faults_that_do_not_matter_are_left_out_of_a_report() -> None:

@@ -230,15 +230,18 @@ def run(system: System, command: Command, servers: str, seed: int, seconds: floa
 def main() -> int:
     """Run; the exit status is 1 if Penstock was wrong."""
     parser = argparse.ArgumentParser(prog="python -m tests.chaos.peers", description=(__doc__ or "").split("\n\n")[0])
-    parser.add_argument("systems", nargs="*", choices=list(SHORT_SESSIONS), default=list(SHORT_SESSIONS))
+    parser.add_argument("systems", nargs="*", metavar="SYSTEM", help=f"of {', '.join(SHORT_SESSIONS)} (default: all)")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=120.0, help="how long faults strike (default: 120)")
     args = parser.parse_args()
+    unknown = set(args.systems) - set(SHORT_SESSIONS)
+    if unknown:
+        parser.error(f"there is no system {', '.join(sorted(unknown))}; name some of {', '.join(SHORT_SESSIONS)}")
     work = ROOT / "var" / "chaos-peers"
     work.mkdir(parents=True, exist_ok=True)
     done = []
     with EmbeddedKafka(heap="512m") as kafka:
-        for name in args.systems:
+        for name in args.systems or list(SHORT_SESSIONS):
             command = SYSTEMS[name].make_ready(work, ROOT / "benchmarks" / "peers")
             done.append(run(SYSTEMS[name], command, kafka.bootstrap_servers, args.seed, args.seconds, work))
             print(done[-1].row(), *done[-1].verdict.examples[:5], sep="\n  ", flush=True)

@@ -1,0 +1,1 @@
+"""What a release keeps in changelogs and commits, written down when it was current, and read by every later one."""

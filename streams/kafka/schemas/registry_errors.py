@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Literal
 
 from penstock.state.errors import EnvironmentFault, IncompatibleError, PenstockError, SerdeError, SettingsError
@@ -11,24 +12,35 @@ _CONFLICT, _NOT_FOUND, _UNPROCESSABLE, _TOO_MANY, _SERVER = 409, 404, 422, 429, 
 _NO_RIGHTS = (401, 403)
 
 
-def translated(error: Exception, url: str, subject: str, doing: Literal["reading", "writing"]) -> PenstockError:
-    """What to raise from an error that was met while reading or writing a value of the subject."""
+def translated(
+    error: Exception,
+    url: str,
+    subject: str,
+    doing: Literal["reading", "writing"],
+    latest_version: Callable[[], int | None] = lambda: None,
+) -> PenstockError:
+    """What to raise from an error that was met while reading or writing a value of the subject. ``latest_version`` asks the
+    registry for that of the subject, where the error has to name it."""
     if isinstance(error, PenstockError):
         return error
     if isinstance(error, needed("confluent_kafka.schema_registry.error").SchemaRegistryError):
-        return _of_answer(error, url, subject, doing)
+        return _of_answer(error, url, subject, doing, latest_version)
     oauth = needed("confluent_kafka.schema_registry.error").OAuthTokenError
     if isinstance(error, (OSError, needed("httpx2").HTTPError, oauth)):
         return _away(url, subject, f"{type(error).__name__}: {error}")
     return SerdeError(f"{doing} a value of subject {subject}: {type(error).__name__}: {error}")
 
 
-def _of_answer(error: Any, url: str, subject: str, doing: str) -> PenstockError:
+def _of_answer(
+    error: Any, url: str, subject: str, doing: str, latest_version: Callable[[], int | None]
+) -> PenstockError:
     status, said = int(error.http_status_code), str(error.error_message)
     if status == _CONFLICT:
+        version = latest_version()
+        before = "the versions before" if version is None else f"version {version}, the latest"
         return IncompatibleError(
             f"the schema registry refuses the schema for subject {subject}, as its compatibility rule forbids the change "
-            f"from the versions before: {said:.1000}. Nothing was written. Change the schema so that it is compatible "
+            f"from {before}: {said:.1000}. Nothing was written. Change the schema so that it is compatible "
             "(a new field needs a default), or the subject's rule"
         )
     if status in _NO_RIGHTS:

@@ -105,7 +105,7 @@ class _Coder:
         try:
             data: bytes | None = write(self.values.write(value), _context(self.subject))
         except Exception as exc:
-            raise translated(exc, self.url, self.subject, "writing") from exc
+            raise translated(exc, self.url, self.subject, "writing", lambda: _latest_version(self)) from exc
         if data is None:
             raise SerdeError(f"subject {self.subject} has no form of {value!r:.100}")
         return data
@@ -117,6 +117,15 @@ class _Coder:
         except Exception as exc:
             raise translated(exc, self.url, self.subject, "reading") from exc
         return self.values.read(value)
+
+
+def _latest_version(coder: _Coder) -> int | None:
+    """The subject's latest version; ``None`` if the registry does not say."""
+    try:
+        version: int | None = _client(coder.url, coder.config).get_latest_version(coder.subject).version
+    except Exception:  # asked for a message, about a fault that is raised
+        return None
+    return version
 
 
 @functools.lru_cache(maxsize=10_000)

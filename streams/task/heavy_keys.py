@@ -15,10 +15,10 @@ import numpy as np
 
 from penstock.streams.task.feed import Run
 
-SAMPLED: Final = 32
+SAMPLED: Final = 128
 COUNTERS: Final = 64
 HEAVY_SHARE: Final = 0.1
-_REMEMBERED: Final = 1 << 14
+_REMEMBERED: Final = 1 << 12
 """After this many samples, older ones count half."""
 
 

@@ -98,14 +98,14 @@ def keyed(column: Column, serde: Serde[Any]) -> Keyed | None:
     if distinct is None:
         return None
     groups = grouped(distinct.codes, len(distinct.values))
-    keys = [distinct.values[c] for c in groups.codes.tolist()]
+    keys = list(map(distinct.values.__getitem__, groups.codes.tolist()))
     store_keys = written(keys, serde)
     if store_keys is None:
         return None
+    if len(set(store_keys)) == len(store_keys):
+        return Keyed(groups, store_keys, distinct)  # type: ignore[arg-type]  # no nulls here
     numbers: dict[bytes | None, int] = {}
     same = [numbers.setdefault(k, len(numbers)) for k in store_keys]
-    if len(numbers) == len(same):
-        return Keyed(groups, store_keys, distinct)  # type: ignore[arg-type]  # no nulls here
     kept = _new(same)
     firsts = [keys[kept[number]] for number in same]
     if any(type(a) is not type(b) or a != b for a, b in zip(keys, firsts, strict=True)):
@@ -126,7 +126,7 @@ def _keyed_by_bytes(column: EncodedColumn) -> Keyed:
     """Keys whose bytes in the store are the bytes that they were read from."""
     data = column.encoded
     groups = grouped(data.codes, len(data.values))
-    return Keyed(groups, [data.values[c] for c in groups.codes.tolist()], column)
+    return Keyed(groups, list(map(data.values.__getitem__, groups.codes.tolist())), column)
 
 
 def _new(same: list[int]) -> list[int]:

@@ -7,6 +7,8 @@ once per distinct key; any other gets the rows of the records that have met one.
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import repeat
+from operator import is_
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -76,7 +78,10 @@ class PerKey:
         is_row = isinstance(joiner.expression, Input) and joiner.scope.right is not None
         self._row_type = joiner.scope.right.python if is_row and joiner.scope.right is not None else None
         """The class whose instances the joiner returns unchanged."""
-        self._made: dict[bytes, tuple[Any, Any]] = {}
+        self._seen: dict[bytes, Any] = {}
+        self._made: dict[bytes, Any] = {}
+        """By key, the entry that was seen last and what was made of it; in two dictionaries, so that a batch of known
+        entries runs without a loop in Python."""
 
     def column(self, met: Met) -> CodedColumn | None:
         """What the joiner makes of the records' rows. ``None``: row by row, also when it fails for a row."""
@@ -101,17 +106,21 @@ class PerKey:
         return results if self._shared or set(map(type, results)) <= _PLAIN else None
 
     def _kept(self, met: Met) -> list[Any] | None:
-        made = self._made
-        known = [made.get(key) for key in met.store_keys]
-        results = [None if k is None else k[1] for k in known]
-        missing = [i for i, (k, e) in enumerate(zip(known, met.entries, strict=True)) if k is None or k[0] is not e]
-        if missing:
-            new = self._of([met.entries[i] for i in missing])
+        seen, made, keys, entries = self._seen, self._made, met.store_keys, met.entries
+        before = map(seen.get, keys, repeat(self))  # nothing else is this object, so an unknown key differs
+        if not all(map(is_, before, entries)):
+            missing = [i for i, key in enumerate(keys) if seen.get(key, self) is not entries[i]]
+            new = self._of([entries[i] for i in missing])
             if new is None:
                 return None
-            if len(made) > _KEPT_MAX:
-                made.clear()
+            results = list(map(made.get, keys))
             for i, result in zip(missing, new, strict=True):
                 results[i] = result
-                made[met.store_keys[i]] = met.entries[i], result
+            if len(made) > _KEPT_MAX:
+                seen.clear()
+                made.clear()
+            for i, result in zip(missing, new, strict=True):
+                seen[keys[i]], made[keys[i]] = entries[i], result
+            return results
+        results = list(map(made.__getitem__, keys))
         return results

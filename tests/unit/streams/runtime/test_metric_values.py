@@ -19,7 +19,7 @@ from penstock.streams.worker.settings import WorkerSettings
 from penstock.topologies.graph.topology import Topology
 from tests.simulation.world import World
 
-RECORDS = 4_000
+RECORDS = 16_000
 
 
 def counted() -> Topology:

@@ -26,7 +26,7 @@ def runs(keys: list[bytes | None], size: int, *, columns: bool = False) -> list[
 def test_the_same_keys_are_found_however_records_come(size: int, *, columns: bool) -> None:
     rng = random.Random(1)
     keys: list[bytes | None] = [
-        b"heavy" if rng.random() < 0.5 else b"%d" % rng.randrange(100_000) for _ in range(40_000)
+        b"heavy" if rng.random() < 0.5 else b"%d" % rng.randrange(100_000) for _ in range(160_000)
     ]
     heavy = HeavyKeys()
     heavy.see(runs(keys, size, columns=columns))
@@ -38,12 +38,12 @@ def test_the_same_keys_are_found_however_records_come(size: int, *, columns: boo
 
 def test_nothing_is_heavy_among_few_records_null_keys_or_many_keys() -> None:
     heavy = HeavyKeys()
-    heavy.see(runs([b"a"] * 1_000, 100))
+    heavy.see(runs([b"a"] * 4_000, 100))
     assert heavy.found() == []  # too few to say
     heavy = HeavyKeys()
-    heavy.see(runs([None] * 10_000, 100))
+    heavy.see(runs([None] * 40_000, 1_000))
     assert heavy.found() == []
-    heavy.see(runs([b"%d" % (i % 97) for i in range(100_000)], 1_000))
+    heavy.see(runs([b"%d" % (i % 97) for i in range(200_000)], 1_000))
     assert heavy.found() == []
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -122,6 +123,71 @@ def sync_that_fails(kafka: str, folder: Path) -> None:
     app.assert_exact()
 
 
+@contextmanager
+def mounted(*arguments: str) -> Iterator[None]:
+    """A file system, as ``mount`` is told; it is taken off again."""
+    subprocess.run(["mount", *arguments], check=True)
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", arguments[-1]], check=True)
+
+
+@contextmanager
+def weak_device(folder: Path) -> Iterator[tuple[Path, Path]]:
+    """A file as a device, and a file to fill: when it is full, the device answers with I/O errors. A file system on memory
+    with too little room has a file with another file system, which has the device: the first refuses the second's blocks
+    for lack of room, and the second cannot write the device's."""
+    memory, between = folder / "memory", folder / "between"
+    for path in (memory, between):
+        path.mkdir()
+    with mounted("-t", "tmpfs", "-o", "size=96m", "t", str(memory)):
+        made(memory / "disk", "1G")
+        with mounted("-o", "loop", str(memory / "disk"), str(between)):
+            made(between / "device", "512M")
+            yield between / "device", memory / "filler"
+
+
+def made(path: Path, size: str) -> None:
+    """An empty file system in a file of this size, of which next to nothing takes room yet."""
+    subprocess.run(["truncate", "-s", size, str(path)], check=True)
+    subprocess.run(["mkfs.ext4", "-q", "-F", str(path)], check=True)
+
+
+def disk_that_fails(kafka: str, folder: Path) -> None:
+    """S3: the device refuses blocks: writes seem to work, syncs fail, then the kernel lets nothing be written. The worker
+    ends and says so. On another disk it goes on: nothing that was committed hung on the one that failed."""
+    app = StruckApplication(kafka, "device", folder)
+    mount = folder / "state"
+    mount.mkdir()
+    with weak_device(folder) as (device, filler), mounted("-o", "loop", str(device), str(mount)):
+        worker = app.worker("state")
+        try:
+            app.add_lines(LINES)
+            app.wait()
+            until("its stores are on the disk", lambda: "flush.done" in worker.passed)
+            with filler.open("wb", buffering=0) as out, suppress(OSError):
+                while True:
+                    out.write(b"0" * 65_536)
+            app.add_lines(LINES)
+            until("it ends", lambda: not worker.alive)
+        finally:
+            worker.kill()
+    assert worker.wait() == 1, worker.said
+    assert "Input/output error" in worker.said or "Read-only file system" in worker.said, worker.said
+    assert str(mount) in worker.said, worker.said
+    assert "Traceback" not in worker.said, worker.said
+    again = app.worker("state")
+    try:
+        app.add_lines(LINES)
+        app.wait()
+        again.stop()
+    finally:
+        again.kill()
+    assert "Traceback" not in again.said, again.said
+    app.assert_exact()
+
+
 def restored_backup(kafka: str, folder: Path) -> None:
     """S9: an older copy of the state folder takes the newer one's place: only what it lacks is read."""
     app = StruckApplication(kafka, "backup", folder)
@@ -153,9 +219,15 @@ CASES: dict[str, Callable[[str, Path], None]] = {
     "S2 full disk": full_disk,
     "S2 full disk at the start": full_disk_at_the_start,
     "S3 sync that fails": sync_that_fails,
+    "S3 disk that fails": disk_that_fails,
     "S9 restored backup": restored_backup,
 }
-NEEDED = {full_disk: "unshare", full_disk_at_the_start: "unshare", sync_that_fails: "cc"}
+NEEDED: dict[Callable[[str, Path], None], str] = {
+    full_disk: "unshare",
+    full_disk_at_the_start: "unshare",
+    sync_that_fails: "cc",
+    disk_that_fails: "mkfs.ext4",
+}
 
 
 def possible(case: Callable[[str, Path], None]) -> bool:
@@ -165,6 +237,8 @@ def possible(case: Callable[[str, Path], None]) -> bool:
             ["unshare", "-rm", "mount", "-t", "tmpfs", "t", "/mnt"], capture_output=True, check=False
         )
         return tried.returncode == 0
+    if case is disk_that_fails and (os.geteuid() != 0 or not Path("/dev/loop-control").exists()):
+        return False
     return case not in NEEDED or shutil.which(NEEDED[case]) is not None
 
 
@@ -182,5 +256,5 @@ def running(bootstrap_servers: str, tmp_path_factory: pytest.TempPathFactory) ->
 @pytest.mark.parametrize("case", CASES)
 def test_nothing_is_taken_for_durable_that_is_not(case: str, running: dict[str, Future[None]]) -> None:
     if case not in running:
-        pytest.skip("this machine has no user namespaces, or no C compiler")
+        pytest.skip("this machine has no user namespaces, no C compiler, or no loop devices for its root")
     running[case].result()

@@ -38,6 +38,9 @@ def main() -> int:
         default=WEIGHTS["broker"],
         help="how often a fault is a killed broker, where kills have 34 (default: 16)",
     )
+    parser.add_argument(
+        "--spare", nargs="+", default=[], metavar="WORKER", help="never kill these, w0 to w3: freeze them only"
+    )
     parser.add_argument("--no-ledger", action="store_true", help="write no row")
     args = parser.parse_args()
     results: list[RunResult] = []
@@ -49,7 +52,9 @@ def main() -> int:
         seed = args.start
         while time.monotonic() < until and (not args.seeds or len(results) + void < args.seeds):
             try:
-                result = random_run(cluster, seed, args.guarantee, args.seconds, folder / str(seed), say, weights)
+                result = random_run(
+                    cluster, seed, args.guarantee, args.seconds, folder / str(seed), say, weights, args.spare
+                )
             except Exception:
                 say(f"seed {seed}, VOID: {traceback.format_exc()}")
                 void, seed = void + 1, seed + 1
@@ -60,6 +65,7 @@ def main() -> int:
             say(f"seed {seed}, {'right' if result.right else 'WRONG'}: {dict(result.faults)}, {result.verdict}")
             say(f"seed {seed}: restores {dict(result.restores)}, needless {result.needless}, ended {result.ended}")
             say(f"seed {seed}: stopped with {result.statuses}; converged in {result.converged_s} s")
+            say(f"seed {seed}: memory of the longest life: {result.memory}")
             seed += 1
     if results and not args.no_ledger:
         LEDGER.write_text(with_row(LEDGER.read_text(), row_of(results)))

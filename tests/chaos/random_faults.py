@@ -10,7 +10,7 @@ import random
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 from penstock.state.errors import EnvironmentFault
 from tests.chaos.cluster import BROKERS
@@ -44,7 +44,12 @@ class RandomFaults:
     the seed; when they strike depends on the machine."""
 
     def __init__(
-        self, scene: Scene, seed: int, say: Callable[[str], None], weights: Mapping[str, int] | None = None
+        self,
+        scene: Scene,
+        seed: int,
+        say: Callable[[str], None],
+        weights: Mapping[str, int] | None = None,
+        spared: Collection[str] = (),
     ) -> None:
         self.happened: Counter[str] = Counter()
         self.ended: list[str] = []
@@ -53,6 +58,7 @@ class RandomFaults:
         self._rng = random.Random(seed)
         self._weights = {**WEIGHTS, **(weights or {})}
         self._say = say
+        self._spared = spared
         self._due: list[tuple[float, int, Callable[[], None]]] = []
         self._order = itertools.count()
         self._faults: list[Fault] = []
@@ -103,7 +109,7 @@ class RandomFaults:
         self._later(seconds, start)
 
     def _kill(self) -> None:
-        alive = [w for w in self._scene.workers if w.alive]
+        alive = [w for w in self._scene.workers if w.alive and w.name not in self._spared]
         if not alive:
             return
         worker = self._rng.choice(alive)

@@ -7,11 +7,12 @@ import random
 import shutil
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
 from tests.chaos.cluster import ChaosCluster
+from tests.chaos.memory import Growth, MemorySamples
 from tests.chaos.oracle import Verdict
 from tests.chaos.random_faults import RandomFaults
 from tests.chaos.restores import restores
@@ -39,6 +40,7 @@ class RunResult:
     ended: list[str]
     statuses: dict[str, int]
     converged_s: float | None
+    memory: Growth | None
 
     @property
     def right(self) -> bool:
@@ -60,8 +62,9 @@ def random_run(
     folder: Path,
     say: Callable[[str], None],
     weights: Mapping[str, int] | None = None,
+    spared: Collection[str] = (),
 ) -> RunResult:
-    """Run once. The folder is removed if all was right."""
+    """Run once. The folder is removed if all was right. ``spared``: workers that are never killed."""
     rng = random.Random(seed)
     settings = {
         "commit_interval_ms": rng.choice((50, 100, 200, 400)),
@@ -72,8 +75,8 @@ def random_run(
         for name, state in WORKERS:
             scene.worker(name, state)
         scene.await_progress(120)
-        faults = RandomFaults(scene, seed, say, weights)
-        with scene.writer:
+        faults = RandomFaults(scene, seed, say, weights, spared)
+        with scene.writer, MemorySamples(scene.workers) as memory:
             faults.run(seconds)
         healed = time.monotonic()
         verdict = _converged(scene)
@@ -86,7 +89,16 @@ def random_run(
             verdict.note(f"{place}: {offsets} offsets behind an open transaction")
         counts, needless = restores({state: _facts(scene, state) for state in {state for _, state in WORKERS}})
         result = RunResult(
-            seed, guarantee, faults.happened, verdict, counts, needless, faults.ended, statuses, converged_s
+            seed,
+            guarantee,
+            faults.happened,
+            verdict,
+            counts,
+            needless,
+            faults.ended,
+            statuses,
+            converged_s,
+            memory.longest(),
         )
         if not result.right:
             (folder / "report.txt").write_text(scene.report(verdict))

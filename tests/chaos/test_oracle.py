@@ -12,6 +12,7 @@ import pytest
 
 from tests.chaos.ledger import BEGIN, COLUMNS, END, LEDGER, NUMBERS, rows_in, with_row, written
 from tests.chaos.log_reading import Read, Topic
+from tests.chaos.memory import growth
 from tests.chaos.oracle import Verdict, Wanted, judge
 from tests.chaos.restores import restores
 
@@ -209,3 +210,14 @@ def test_ledger_adds_rows_and_sums_them() -> None:
 def test_sums_of_the_ledger_are_those_of_its_rows() -> None:
     text = LEDGER.read_text()
     assert text == written(text, rows_in(text))
+
+
+@pytest.mark.parametrize("mib_per_hour", [0.0, 60.0, -6.0])
+def test_growth_of_memory_is_the_slope_behind_the_warm_part(mib_per_hour: float) -> None:
+    warming = [(float(t), 50.0 + t) for t in range(0, 60, 5)]
+    steady = [(float(t), 110 + (t - 60) * mib_per_hour / 3_600) for t in range(60, 600, 5)]
+    found = growth("w0", [*warming, *steady])
+    assert found is not None
+    assert found.mib_per_hour == pytest.approx(mib_per_hour, abs=0.01)
+    assert found.minutes == 9.9
+    assert growth("w0", warming) is None

@@ -78,6 +78,11 @@ class WorkerProcess:
         return self._process is not None and self._process.poll() is None
 
     @property
+    def pid(self) -> int | None:
+        """Its process, if it runs."""
+        return self._process.pid if self._process is not None and self.alive else None
+
+    @property
     def status(self) -> int | None:
         """The exit status of its last life, negative for a signal; ``None`` while it lives."""
         return None if self._process is None else self._process.poll()

@@ -132,6 +132,13 @@ class PartitionLog:
                 return start
         return self._segments[-1]
 
+    def old_until(self, oldest_ms: int) -> int:
+        """The offset of the first record that is not older than this, within the stable part."""
+        for offset, entry in enumerate(self._entries[: self.last_stable - self.first], self.first):
+            if entry.timestamp_ms >= oldest_ms and not entry.control:
+                return offset
+        return self.last_stable
+
     def elect(self) -> None:
         """Another leader, which has all records."""
         self.epochs.append((self.epochs[-1][0] + 1, self.end))

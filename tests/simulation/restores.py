@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 
-from penstock.state.errors import IncompatibleError, StateCorruptedError
+from penstock.state.errors import IncompatibleError, RetriableError, StateCorruptedError
 from penstock.state.log import TaskId, TopicPartition
 from penstock.state.recovery.changelog import changelog_topic, from_changelog_columns
 from penstock.state.recovery.position import Position, decode_position, encode_position
@@ -89,9 +89,12 @@ class SimRestoring:
                 out.append((task, self.failure))
                 continue
             try:
-                backend = self._restored(task, stores, reached)
+                opened = self._opened(task, stores, reached)
             except StateCorruptedError:
-                backend = self._restored(task, stores, reached)
+                opened = self._opened(task, stores, reached)
+            except RetriableError:
+                self._jobs[task] = (1, stores, reached)
+                continue
             except Short as exc:
                 if self._log.now_ms - self._short_ms.setdefault(task, self._log.now_ms) > MARKERS_WAIT_S * 1000:
                     out.append((task, exc))
@@ -99,8 +102,18 @@ class SimRestoring:
                     self._jobs[task] = (1, stores, reached)
                 continue
             self._short_ms.pop(task, None)
-            out.append((task, TaskStores(backend)))
+            out.append((task, opened))
         return out
+
+    def _opened(self, task: TaskId, stores: Sequence[StoreSpec], reached: CommittedPositions) -> TaskStores:
+        return TaskStores(self._restored(task, stores, reached))
+
+    def _require_written(self, task: TaskId, spec: StoreSpec, reached: CommittedPositions) -> None:
+        """Raises ``Short`` where the changelog does not hold what the last commit wrote."""
+        topic, written = changelog_topic(APP, spec), reached.changelogs.get(spec.name, 0)
+        end = self._log.partition(TopicPartition(topic, task.partition)).last_stable
+        if spec.source_topic is None and end < written:
+            raise Short(f"{topic} ends at {end}, but the last commit wrote it up to {written}")
 
     def _restored(self, task: TaskId, stores: Sequence[StoreSpec], reached: CommittedPositions) -> MemoryBackend:
         while True:

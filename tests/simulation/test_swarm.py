@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 
 from tests.simulation.mutants import MUTANTS, PAGE, Mutant
@@ -10,14 +12,29 @@ from tests.simulation.swarm.plans import plan_of
 
 SEEDS = 500
 SHARDS = 2
+REACHED = (
+    "SnapshotUsed",
+    "SnapshotRefused",
+    "StoreQuarantined",
+    "RestoreStarted",
+    "snapshot",
+    "compact",
+    "twin",
+    "elect",
+)
+"""Faults that must strike, and facts that workers must report, in at least ``SEEDS_EACH`` seeds of a shard."""
+SEEDS_EACH = 8
 
 
 @pytest.mark.parametrize("shard", range(SHARDS))
 def test_no_seed_breaks_an_invariant(shard: int) -> None:
+    reached = Counter[str]()
     for seed in range(shard, SEEDS, SHARDS):
         result = run_seed(seed)
         assert result.wrong is None, "\n".join(report(result))
         assert result.events >= plan_of(seed).events
+        reached.update(result.kinds)
+    assert not {kind: reached[kind] for kind in REACHED if reached[kind] < SEEDS_EACH}, "seeds that reach a feature"
 
 
 def test_a_seed_gives_the_same_trace_each_time() -> None:

@@ -103,9 +103,13 @@ class World:
         self.live = live
         self.restoring: Restoring | None = None
         """What gives the nodes that are made next their stores, instead of the model."""
+        self.make_restoring: Callable[[Disk, SimClock, EventSink], SimRestoring] = self._model
         self.events: EventSink = NO_EVENTS
         """What the nodes that are made next report goes here."""
         self.layout: TopicLayout = prepare_topics(topology, APP, MemoryAdmin(self.log), guarantee=guarantee)
+
+    def _model(self, disk: Disk, clock: SimClock, events: EventSink) -> SimRestoring:
+        return SimRestoring(self.log, disk, self.rng, clock, committed_only=self.guarantee == "at_least_once")
 
     def topic_ids(self, topics: Sequence[str]) -> dict[str, str]:
         return MemoryAdmin(self.log).topic_ids(topics)
@@ -178,7 +182,7 @@ class Node:
         self.events = Fanout(world.events, self.recorder)
         log = world.log
         clock = SimClock(log, world.rng.randint(-SKEW_MAX_MS, SKEW_MAX_MS))
-        self.restoring = SimRestoring(log, disk, world.rng, clock, committed_only=world.guarantee == "at_least_once")
+        self.restoring = world.make_restoring(disk, clock, self.events)
         options = RuntimeOptions(
             guarantee=world.guarantee,
             commit_interval_ms=100,

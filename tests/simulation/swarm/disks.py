@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 from penstock.state.errors import StateCorruptedError
+from penstock.state.log import TaskId
 from penstock.state.stores.memory_backend import MemoryBackend
 from penstock.state.stores.store import StoreSpec, StoreWrites
+from tests.simulation.swarm.snapshots import read_table
 from tests.simulation.world import Disk
 
 
@@ -45,9 +48,22 @@ class BadBlocks(MemoryBackend):
         """As a test sees it, without touching the disk."""
         return dict(super().range(store, None, None))
 
+    def ingest(self, store: str, files: Sequence[Path], *, move: bool = False) -> None:
+        """See ``DurableBackend``."""
+        self._touched()
+        if not self.is_empty(store):
+            raise ValueError(f"store {store} is not empty")
+        for position, entries in map(read_table, files):
+            super().commit([StoreWrites(store, entries, position)])
+
 
 class SwarmDisk(Disk):
     """Of one host."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.locks: dict[TaskId, object] = {}
+        """Of the process that runs there."""
 
     def make(self, stores: Sequence[StoreSpec]) -> BadBlocks:
         """Empty stores."""

@@ -22,6 +22,7 @@ Kind = Literal[
     "twin",
     "switch",
     "elect",
+    "snapshot",
     "truncate",
     "rewrite",
     "make_again",

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Literal
 
 from penstock.state.log import TopicPartition
 from penstock.state.recovery.changelog import from_changelog_columns
 from penstock.state.stores.store import StoreSpec
 from penstock.streams.ports.log import OffsetAndMetadata
+from penstock.streams.testing.memory_clients import MemoryAdmin
 from penstock.streams.testing.memory_log import LogEntry, MemoryLog, Transaction
 
 APP = "app"
@@ -25,6 +27,7 @@ class HistoryLog(MemoryLog):
 
     def __init__(self, one_each: tuple[str, str] | None, *, exact: bool) -> None:
         super().__init__()
+        self._apart = False
         self.passed: Callable[[str], None] = lambda point: None
         self.writer: Callable[[], str] = lambda: ""
         self.opening: Callable[[str, int], None] = lambda transactional_id, epoch: None
@@ -41,10 +44,31 @@ class HistoryLog(MemoryLog):
 
     def pass_point(self, point: str) -> None:
         """With the faults of the swarm."""
+        if self._apart:
+            return
         super().pass_point(point)
         if point == "consumer_commit_after":
             self._committed(self.writer())
         self.passed(point)
+
+    @contextmanager
+    def apart(self) -> Iterator[None]:
+        """The faults at these points are for the run loop, not for the thread that restores."""
+        self._apart = True
+        try:
+            yield
+        finally:
+            self._apart = False
+
+    def compact(self, topic: str, clock_ms: int = 0) -> None:
+        """Retention by time goes with it, judged by the records' own times."""
+        super().compact(topic, clock_ms)
+        config = MemoryAdmin(self).topic_config(topic)
+        kept_ms = int(config["retention.ms"])
+        if "delete" not in config["cleanup.policy"] or kept_ms < 0:
+            return
+        for log in self.topic(topic).partitions:
+            log.delete_before(log.old_until(clock_ms - kept_ms))
 
     def init_transactions(self, transactional_id: str) -> int:
         """Tells of it before anybody is fenced."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 import random
 from collections.abc import Callable
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from tests.simulation.swarm.faults import EVENTS, Fault, Plan
 from tests.simulation.swarm.plans import plan_of
@@ -15,25 +17,29 @@ SHRINK_RUNS_MAX = 120
 
 @dataclasses.dataclass(frozen=True)
 class Result:
-    """``wrong``: the violation, or ``None``; ``trace``: the hash of all that was written and committed."""
+    """``wrong``: the violation, or ``None``; ``trace``: the hash of all that was written and committed;
+    ``kinds``: of faults that struck, and of facts that were reported."""
 
     seed: int
     events: int
     wrong: str | None
     trace: str = ""
+    kinds: frozenset[str] = frozenset()
 
 
 def run(plan: Plan) -> Result:
     """Any error that leaves the run is a finding."""
     state = random.getstate()
-    swarm = Swarm(plan)
-    try:
-        trace = swarm.run()
-    except Exception as exc:  # every error that comes out is one
-        return Result(plan.seed, swarm.event, f"{type(exc).__name__}: {exc}")
-    finally:
-        random.setstate(state)
-    return Result(plan.seed, swarm.event, None, trace)
+    with TemporaryDirectory(prefix="penstock-swarm-") as folder:
+        swarm = Swarm(plan, Path(folder))
+        try:
+            trace = swarm.run()
+        except Exception as exc:  # every error that comes out is one
+            return Result(plan.seed, swarm.event, f"{type(exc).__name__}: {exc}")
+        finally:
+            random.setstate(state)
+        kinds = {*swarm.facts.kinds, *(fault.kind for fault in swarm.struck)}
+        return Result(plan.seed, swarm.event, None, trace, frozenset(kinds))
 
 
 def run_seed(seed: int, events: int = EVENTS) -> Result:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tests.simulation.swarm.faults import ERRORS, EVENTS, PLACES, TIMES_MS, Fault, Form, Kind, Plan
-from tests.simulation.swarm.stories import STORIES, scene
+from tests.simulation.swarm.stories import STORIES, scene, snapshot_faults
 
 PROGRAMS = ("counts", "counts", "balances", "joined", "regions", "windows", "ticking", "stateless")
 
@@ -45,6 +45,7 @@ def plan_of(seed: int, events: int = EVENTS) -> Plan:
     for story in stories:
         if story.fits(plan):
             faults += story.tell(scene(story, plan, rng))
+    faults += snapshot_faults(plan, random.Random(f"snapshots {seed}"))
     return plan.without_most(tuple(sorted(faults, key=lambda f: f.at)))
 
 

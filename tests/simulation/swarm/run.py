@@ -6,6 +6,7 @@ import hashlib
 import random
 from collections.abc import Sequence
 from contextlib import suppress
+from pathlib import Path
 
 from penstock.state.errors import (
     PenstockError,
@@ -15,7 +16,9 @@ from penstock.state.errors import (
     TaskMigratedError,
 )
 from penstock.state.log import TaskId, TopicPartition
+from penstock.state.snapshots.repository import open_repository
 from penstock.state.stores.store import StoreSpec
+from penstock.streams.events.port import EventSink
 from penstock.streams.ports.log import AbortableError, ProducerRetiredError, UnknownOutcomeError
 from penstock.streams.runtime.fixed_fence import fixed_id
 from penstock.streams.testing.memory_clients import MemoryAdmin
@@ -25,9 +28,11 @@ from tests.simulation.swarm import checks
 from tests.simulation.swarm.disks import SwarmDisk
 from tests.simulation.swarm.faults import Fault, Plan
 from tests.simulation.swarm.history import APP, HistoryLog, Violation
+from tests.simulation.swarm.openings import OpenedRestoring
 from tests.simulation.swarm.programs import PROGRAMS
 from tests.simulation.swarm.slots import RevocationsSeen, Slot
-from tests.simulation.world import TURN_MS, Crash, Node, SimClock, World
+from tests.simulation.swarm.snapshots import Publisher, damage
+from tests.simulation.world import TURN_MS, Crash, Disk, Node, SimClock, World
 
 DELETIONS_KEPT_MS = 12_000
 RESTART_MS = 500
@@ -48,7 +53,7 @@ ENDS = (TaskMigratedError, AbortableError, ProducerRetiredError, RetriableError,
 class Swarm:
     """See the module."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: Plan, folder: Path) -> None:
         self.plan = plan
         self.program = PROGRAMS[plan.program]
         self.exact = plan.guarantee == "exactly_once"
@@ -67,7 +72,12 @@ class Swarm:
             log=self.log,
         )
         self.world.named = plan.named
-        self.world.events = RevocationsSeen(self._revoking)
+        self.facts = RevocationsSeen(self._revoking)
+        self.world.events = self.facts
+        self.folder = folder
+        self.snapshots = open_repository(folder / "snapshots")
+        self.publisher = Publisher(self.log, self.snapshots, folder / "made")
+        self.world.make_restoring = self._restoring
         self.log.passed, self.log.writer = self._passed, lambda: self._stack[-1].name if self._stack else "nobody"
         self.log.opening = self._opening
         admin = MemoryAdmin(self.log)
@@ -162,6 +172,28 @@ class Swarm:
             slot.busy = False
         return done
 
+    def _restoring(self, disk: Disk, clock: SimClock, events: EventSink) -> OpenedRestoring:
+        assert isinstance(disk, SwarmDisk)
+        return OpenedRestoring(
+            self.log,
+            disk,
+            self.world.rng,
+            clock,
+            committed_only=not self.exact,
+            events=events,
+            snapshots=self.snapshots,
+            folder=self.folder / "state",
+        )
+
+    def _publish(self, fault: Fault) -> None:
+        """Of all stores that have a changelog of their own; every third fault leaves them damaged."""
+        for sub, partitions in enumerate(self.world.layout.tasks):
+            for task, spec in self.specs([TaskId(sub, p) for p in range(partitions)]):
+                if spec.source_topic is None and spec.changelog:
+                    made = self.publisher.publish(task, spec, SimClock(self.log).now_ms())
+                    if fault.nth % 3 == 0:
+                        damage(self.folder / "snapshots", made)
+
     def _started(self, slot: Slot) -> Node:
         node = Node(self.world, slot.name, slot.disk, slot.fixed)
         node.on_step = lambda step: self._passed(f"step:{step}")
@@ -207,6 +239,8 @@ class Swarm:
                 for topic in self.changelogs:
                     for log in self.log.topic(topic).partitions:
                         log.elect()
+            case "snapshot":
+                self._publish(fault)
             case "damage":
                 slot.disk.damage(fault.nth)
             case "epoch":

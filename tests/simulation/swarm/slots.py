@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 
 from penstock.streams.events.facts import Fact, TasksRevoked
@@ -33,12 +34,14 @@ class Slot:
 
 
 class RevocationsSeen:
-    """An event sink that calls when a worker is about to give up tasks."""
+    """An event sink that calls when a worker is about to give up tasks, and counts what it is told by its kind."""
 
     def __init__(self, seen: Callable[[], None]) -> None:
         self._seen = seen
+        self.kinds: Counter[str] = Counter()
 
     def emit(self, fact: Fact) -> None:
+        self.kinds[type(fact).__name__] += 1
         if isinstance(fact, TasksRevoked):
             self._seen()
 

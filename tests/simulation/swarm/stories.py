@@ -186,3 +186,19 @@ def scene(story: Story, plan: Plan, rng: random.Random) -> Scene:
     """Where a story begins."""
     at, who = rng.randrange(plan.events // 8, int(plan.events * story.share)), rng.randrange(plan.workers)
     return Scene(plan, rng, at, who, "join" if plan.form == "group" else "twin", rng.choice(TIMES_MS[4:]))
+
+
+def snapshot_faults(plan: Plan, rng: random.Random) -> list[Fault]:
+    """Snapshots are made now and then; where a plan allows it, at a moment from which they may not be used for long."""
+    if plan.program == "stateless" or rng.random() < 0.4:
+        return []
+    faults = [Fault("snapshot", rng.randrange(plan.events), nth=rng.randint(1, 9)) for _ in range(rng.randint(1, 3))]
+    if plan.form == "group" and plan.program == "balances" and rng.random() < 0.5:
+        at = rng.randrange(plan.events // 8, plan.events // 2)
+        faults = [Fault("snapshot", at), Fault("join", at + 800), Fault("leave", at + 960)]
+        faults += [Fault("compact", at + after) for after in (60, 120, 700, 760, 795)]
+    elif plan.guarantee == "at_least_once" and rng.random() < 0.5:
+        at = rng.randrange(plan.events // 8, int(plan.events * 0.75))
+        faults += [Fault("kill", at, w, rng.choice(UNCOMMITTED), 1, 16_000) for w in range(plan.workers)]
+        faults += [Fault("snapshot", at + 30), Fault("join" if plan.form == "group" else "twin", at + 40)]
+    return faults

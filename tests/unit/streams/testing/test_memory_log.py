@@ -16,7 +16,7 @@ from penstock.streams.ports.log import (
     UnknownOutcomeError,
 )
 from penstock.streams.testing.memory_clients import MemoryAdmin, MemoryConsumer, MemoryProducer
-from penstock.streams.testing.memory_log import POINTS, MemoryLog
+from penstock.streams.testing.memory_log import POINTS, LogEntry, MemoryLog
 
 TP = TopicPartition("t", 0)
 
@@ -192,3 +192,14 @@ def test_member_that_takes_too_long_to_give_up_what_it_has_is_not_part_of_the_ro
     assert given == ["first", "second"]
     second.poll(1, 0)
     assert given == ["first", "second"]
+
+
+def test_retention_by_time_ends_at_the_first_young_record_and_at_an_open_transaction() -> None:
+    log = made()
+    partition = log.partition(TP)
+    for at in (1, 5, 3):
+        log.append(TP, LogEntry(b"k", b"v", at))
+    assert [partition.old_until(oldest) for oldest in (1, 2, 5, 6)] == [0, 1, 1, 3]
+    transaction = log.transaction("tx", 0, 1_000)
+    log.append(TP, LogEntry(b"k", b"v", 2, transaction=transaction))
+    assert partition.old_until(6) == 3

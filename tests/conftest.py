@@ -36,7 +36,13 @@ else:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mark what lies under ``tests/integration/``, so that ``-m 'not integration'`` is the quick run."""
+    """Mark what lies under ``tests/integration/``, so that ``-m 'not integration'`` is the quick run. Leave out the long
+    forms, unless ``-m long`` asks for them."""
+    if "long" not in str(config.option.markexpr):
+        kept = [item for item in items if not item.get_closest_marker("long")]
+        if len(kept) < len(items):
+            config.hook.pytest_deselected(items=[item for item in items if item not in kept])
+            items[:] = kept
     for item in items:
         if item.path.is_relative_to(INTEGRATION):
             item.add_marker("integration")

@@ -8,6 +8,7 @@ pytest.register_assert_rewrite("penstock.streams.testing.contracts")
 
 from penstock.streams.testing.contracts.log import LogContract  # noqa: E402  # after the line that asserts need
 from penstock.streams.testing.contracts.log_world import World as LogWorld  # noqa: E402
+from penstock.streams.testing.contracts.sink import ExactlyOnceSinkContract, SinkContract  # noqa: E402
 from penstock.streams.testing.contracts.snapshot_repository import (  # noqa: E402
     RepositoryWorld,
     SnapshotRepositoryContract,
@@ -16,13 +17,17 @@ from penstock.streams.testing.contracts.state_backend import (  # noqa: E402
     DurableBackendContract,
     StateBackendContract,
 )
+from penstock.streams.testing.memory_sink import MemorySink  # noqa: E402
 from penstock.streams.testing.test_driver import TopologyTestDriver  # noqa: E402
 
 __all__ = [
     "DurableBackendContract",
+    "ExactlyOnceSinkContract",
     "LogContract",
     "LogWorld",
+    "MemorySink",
     "RepositoryWorld",
+    "SinkContract",
     "SnapshotRepositoryContract",
     "StateBackendContract",
     "TopologyTestDriver",

@@ -31,6 +31,7 @@ from penstock.streams.events.measurements import RecordsVisible
 from penstock.streams.events.port import NO_EVENTS, EventSink
 from penstock.streams.runtime.abandoned_transactions import released
 from penstock.streams.runtime.commit_protocol import RESTARTABLE, Committer
+from penstock.streams.runtime.sink_writers import SinkUnansweredError, SinkWriters
 from penstock.streams.task.task import Task
 
 ABORTS_MAX = 3
@@ -68,6 +69,7 @@ class CommitGroup:
         self._unanswered: dict[str, RetriableError] = {}
         self._unanswered_s = 0.0
         committer.owned = lambda: list(self.tasks.values())
+        self.sinks = committer.sinks = SinkWriters(clock.monotonic_s, events)
 
     @property
     def broken(self) -> bool:
@@ -90,6 +92,17 @@ class CommitGroup:
             return Waiting("asking the group", cause, 0.0)
         return None
 
+    def add(self, task: Task) -> None:
+        """A task runs."""
+        self.tasks[task.id] = task
+        self.sinks.add(task)
+        self.committer.forget_proof()
+
+    def remove(self, task_id: TaskId) -> None:
+        """It does not run any longer, if it did."""
+        self.tasks.pop(task_id, None)
+        self.sinks.drop(task_id)
+
     def commit(self) -> None:
         """Commit, or repair what prevents it."""
         if self.broken:
@@ -104,7 +117,7 @@ class CommitGroup:
         except RESTARTABLE as exc:
             self.abort(exc)
         except RetriableError as exc:
-            if self.committer.guarantee == "exactly_once":
+            if self.committer.guarantee == "exactly_once" or isinstance(exc, SinkUnansweredError):
                 self.abort(exc)
             else:
                 self._note(exc)
@@ -206,6 +219,7 @@ class CommitGroup:
     def recover(self) -> None:
         """Perform the pending abort, now or, if the log does not answer, at the next turn."""
         if not self._broken:
+            self.sinks.turn()
             return
         damaged = self._damaged()
         try:

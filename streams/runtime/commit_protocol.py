@@ -2,7 +2,7 @@
 
 0. during the interval outputs go to the producer (``send_outputs``), inside the open transaction under exactly-once;
 1. at the commit: what operators held, the collapsed changelog writes and the journal record are sent and flushed, and
-   the log says at which offsets they end;
+   the log says at which offsets they end; then external sinks are written, each with a position of its own;
 2. the input positions are added to the transaction and it is committed; or, under at-least-once, they are committed;
 3. only then the stores are written, each with its new position.
 
@@ -58,11 +58,13 @@ from penstock.streams.runtime.compaction_guard import guard
 from penstock.streams.runtime.fixed_fence import FencedPositions
 from penstock.streams.runtime.foreign_writes import ForeignWrites
 from penstock.streams.runtime.membership_lease import MembershipLease
+from penstock.streams.runtime.sink_writers import SinkWriters
 from penstock.streams.runtime.start_positions import input_partitions, start_positions
 from penstock.streams.task.begun_positions import begun_positions, some_position
 from penstock.streams.task.commit_metadata import CommitMetadata
 from penstock.streams.task.commit_work import CommitWork
 from penstock.streams.task.output import Output
+from penstock.streams.task.own_positions import taken_over
 from penstock.streams.task.task import Task
 
 Guarantee = Literal["at_most_once", "at_least_once", "exactly_once"]
@@ -141,6 +143,7 @@ class Committer:
             )
         self.owned: Callable[[], Sequence[Task]] = tuple
         """The tasks of this producer."""
+        self.sinks = SinkWriters(lambda: 0.0, events)
 
     # -- the producer --------------------------------------------------------------------------------------------
 
@@ -272,6 +275,7 @@ class Committer:
         if self._foreign_writes is not None:
             ends = self._foreign_writes.answer(works, ends)
         self._on_step("flushed")
+        self.sinks.write(works)
         return {tp: c for task, work in works for tp, c in task.offsets(work, ends).items()}
 
     def _send_now(self, o: Output) -> Mapping[TopicPartition, int]:
@@ -454,12 +458,13 @@ class Committer:
                 behind += [task] if task.stores else []
             elif not task.own_positions.are(starts[task.id]):
                 if not self._yields:
-                    raise _taken_over(task)
+                    raise taken_over(task.id)
                 behind.append(task)  # the newer worker is fenced, and ends
         for task in tasks:
             if task in behind:
                 continue
             task.discard(starts[task.id])
+            self.sinks.reopen(task)
             for tp in input_partitions(task):
                 self.consumer.seek(tp, starts[task.id][tp.topic][0])
         self._in_doubt.clear()
@@ -469,7 +474,7 @@ class Committer:
         for task in tasks:
             start = self._start_of(task)
             if not task.own_positions.are(start) and not self._in_doubt.have(task, start):
-                raise _taken_over(task)
+                raise taken_over(task.id)
 
     def _start_of(self, task: Task) -> dict[str, tuple[int, CommitMetadata]]:
         return start_positions(self.consumer, input_partitions(task))
@@ -485,13 +490,6 @@ class Committer:
             except PenstockError as exc:  # closing anyway; the timeout ends the transaction
                 failure = exc
         self.retire(failure)
-
-
-def _taken_over(task: Task) -> TaskMigratedError:
-    return TaskMigratedError(
-        f"another worker has committed positions of task {task.id} meanwhile, so the stores here lack its work; discard it "
-        "and restore the stores from the log"
-    )
 
 
 RESTARTABLE = (AbortableError, ProducerRetiredError, StateCorruptedError)

@@ -336,7 +336,7 @@ class Runtime:
                     self._commit_all()
                 if group.broken:
                     break
-                if group.tasks.get(task_id) is not task:
+                if group.tasks.get(task_id) is not task or not group.sinks.ready(task):
                     continue
                 try:
                     now_ms, started_s = self._clock.now_ms(), self._clock.monotonic_s()
@@ -415,12 +415,10 @@ class Runtime:
         )
 
     def _on_run(self, task: Task) -> None:
-        group = self._group_of(task.id)
-        group.tasks[task.id] = task
-        group.committer.forget_proof()
+        self._group_of(task.id).add(task)
 
     def _on_drop(self, task_id: TaskId) -> None:
-        self._group_of(task_id).tasks.pop(task_id, None)
+        self._group_of(task_id).remove(task_id)
         self._lag.forget(task_id)
 
     def _on_revoke(self, partitions: Sequence[TopicPartition]) -> None:

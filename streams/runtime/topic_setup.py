@@ -26,6 +26,7 @@ from penstock.streams.ports.log import LogAdmin, TopicSpec
 from penstock.streams.runtime.commit_protocol import Guarantee
 from penstock.streams.task.error_policies import Policies
 from penstock.topologies.graph.topology import Subtopology, Topology
+from penstock.topologies.operators.records.external_sink import ExternalSinkSpec
 from penstock.topologies.operators.records.source_sink import SourceSpec
 
 JOURNAL_RETENTION_DEFAULT_MS = 7 * 86_400_000
@@ -53,6 +54,12 @@ def check_guarantee(topology: Topology, guarantee: Guarantee) -> None:
         raise TopologyError(
             f"store {unlogged[0]!r} has no changelog, so its contents could not be brought back after a crash as "
             "exactly_once promises; give it a changelog, or run at_least_once"
+        )
+    outside = [n for n, spec in topology.operators.items() if isinstance(spec, ExternalSinkSpec)]
+    if guarantee == "at_most_once" and outside:
+        raise TopologyError(
+            f"at_most_once commits before it processes, so external sink {outside[0]!r} could miss rows: run at_least_once, "
+            "under which sinks that keep positions are exactly-once too, or exactly_once"
         )
     if guarantee == "at_most_once" and topology.stores:
         raise TopologyError(

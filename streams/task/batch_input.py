@@ -92,6 +92,12 @@ class BatchInput:
             del self._rejected[TopicPartition(run.chunk.topic, run.chunk.partition)]
         return batch.where(mask)
 
+    def offset_of(self, place: int) -> int:
+        """Return the offset of the input record at a place, which has one."""
+        number = bisect_right(self._bases, place) - 1
+        run = self._runs[number]
+        return run.chunk.offsets[run.start + place - self._bases[number]]
+
     def locate(self, place: int) -> Origin | None:
         """Return the input record at a place; ``None`` if it has none."""
         if not self._runs:

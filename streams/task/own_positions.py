@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from penstock.state.errors import TaskMigratedError
+from penstock.state.log import TaskId
 from penstock.streams.ports.log import OffsetAndMetadata
 from penstock.streams.task import commit_metadata
 from penstock.streams.task.commit_metadata import CommitMetadata
@@ -58,3 +60,11 @@ class OwnPositions:
     def _own(self, topic: str) -> list[OffsetAndMetadata]:
         begun = self.beginnings.get(topic)
         return [self.known[topic]] if begun is None else [self.known[topic], begun]
+
+
+def taken_over(task: TaskId) -> TaskMigratedError:
+    """The error for positions that another worker has committed."""
+    return TaskMigratedError(
+        f"another worker has committed positions of task {task} meanwhile, so the stores here lack its work; discard it "
+        "and restore the stores from the log"
+    )

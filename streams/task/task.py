@@ -45,6 +45,7 @@ from penstock.streams.task.sink_operator import LoopWatermarkEmitter, SinkOperat
 from penstock.streams.task.store_memory import StoreMemory
 from penstock.streams.task.task_clock import TaskClock
 from penstock.streams.task.task_options import TaskOptions
+from penstock.streams.task.task_sinks import TaskSinks
 from penstock.streams.task.task_state import TaskLifecycle, TaskState
 from penstock.streams.task.task_time import EventTimeTracker
 from penstock.streams.task.task_watermarks import TaskWatermarks, WatermarkMark, with_marks
@@ -119,6 +120,7 @@ class Task:
         )
         self._partition_counts = partition_counts
         self._outputs: list[Output] = []
+        self.sinks = TaskSinks(task_id, application_id, topology, subtopology, options.topic_ids)
         self._lifecycle = TaskLifecycle(task_id)
         self._time = BatchTime(self._plan.stride)
         self._start = dict(start)
@@ -152,6 +154,7 @@ class Task:
         self._engine = Engine(self._plan, self._time, self._open_operator)
         for ctx in self._contexts:
             ctx.engine = self._engine
+        self.sinks.begin(self._engine.operators, lambda order: self._input.offset_of(order // self._plan.stride))
         self.feed = Feed(
             self.topics,
             {t: self._start[t][0] for t in self.topics},

@@ -118,6 +118,7 @@ class TopologyTestDriver:
             task_count=self._partitions,
         )
         task = self.tasks[task_id]
+        task.sinks.collect()
         if self._arrival_order:
             labels = {t: self._labels.setdefault(TopicPartition(t, task_id.partition), []) for t in topics}
             task.feed = ArrivalFeed(topics, task.feed.positions(), labels)
@@ -404,8 +405,11 @@ class TopologyTestDriver:
 
     def read_raw(self, topic: str) -> list[Record]:
         """The same as bytes; any topic, the dead letter topic too."""
-        rows = self._outputs.pop(topic, deque())
-        return [r for _, r in rows]
+        return [r for _, r in self._outputs.pop(topic, deque())]
+
+    def read_sink(self, name: str) -> list[Any]:
+        """The rows that the external sink of this name was given since the last call or restart. Nothing is opened."""
+        return [row for task in self.tasks.values() if name in task.sinks for row in task.sinks.take(name).rows]
 
     def _sink_serdes(self, topic: str) -> tuple[Serde[Any], Serde[Any]]:
         for sub in self.topology.subtopologies:

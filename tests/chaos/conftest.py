@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -14,13 +13,8 @@ from tests.chaos.scene import Scene
 MakeScene = Callable[..., Scene]
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out the long forms, unless ``-m long`` asks for them, and mark what starts brokers."""
-    wanted = "long" in str(config.option.markexpr)
-    kept = [item for item in items if wanted or not item.get_closest_marker("long")]
-    if len(kept) < len(items):
-        config.hook.pytest_deselected(items=[item for item in items if item not in kept])
-        items[:] = kept
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what starts brokers."""
     for item in items:
         if "chaos" in getattr(item, "fixturenames", ()):
             item.add_marker("integration")
@@ -91,8 +85,3 @@ def scene(shared: Shared, healthy: ChaosCluster, request: pytest.FixtureRequest)
         healthy.heal()
         if not ready or request.session.testsfailed > failed or not shared.is_sound():
             shared.drop()
-
-
-def pytest_configure(config: Any) -> None:
-    """The marks of this folder."""
-    config.addinivalue_line("markers", "long: the long form of a case; ``make chaos`` runs it, the suite does not")

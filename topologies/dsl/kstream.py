@@ -18,6 +18,7 @@ from penstock.state.type_parameters import K2, KR, V2, VR, K, V
 from penstock.topologies.dsl.global_ktable import GlobalKTable
 from penstock.topologies.dsl.internals import partitions as partitioning
 from penstock.topologies.dsl.internals import stateless
+from penstock.topologies.dsl.internals.external_sinks import written_outside
 from penstock.topologies.dsl.internals.global_tables import joined_with_global
 from penstock.topologies.dsl.internals.stream_joins import INNER, LEFT, OUTER, RIGHT, JoinWindow, joined
 from penstock.topologies.dsl.internals.table_flow import table_of_stream
@@ -27,6 +28,7 @@ from penstock.topologies.dsl.ktable import KTable
 from penstock.topologies.dsl.wiring import Flow
 from penstock.topologies.expressions.tree import Expression
 from penstock.topologies.operator_api.batch import Batch
+from penstock.topologies.operator_api.external_sinks import Sink
 from penstock.topologies.operator_api.on_error import OnError
 from penstock.topologies.operators.joins.stream_stream_join import ResultTime
 from penstock.topologies.operators.processors.processor import Processor
@@ -457,6 +459,12 @@ class KStream(KStreamExtras[K, V]):
             on_error=on_error,
             name=name,
         )
+
+    def sink(self, sink: Sink, *, on_error: OnError | None = None, name: str | None = None) -> None:
+        """Give the records to an external sink, such as those of ``penstock.connectors``: a database, files, a service. Rows
+        arrive in the order of their partition, exactly once if the sink keeps positions. The sink keeps them under ``name``,
+        so that a renamed sink starts again. ``on_error``: for records that make no row; see ``Handle.on_error``."""
+        written_outside(self._flow, sink, on_error, name)
 
 
 class ProcessedStream(KStream[K, V]):

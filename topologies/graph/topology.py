@@ -23,6 +23,7 @@ from penstock.topologies.operator_api.edge_kinds import edge_kinds
 from penstock.topologies.operator_api.on_error import OnError, Retry, checked_on_error
 from penstock.topologies.operator_api.operator import OperatorSpec
 from penstock.topologies.operator_api.watermark_strategies import check_circles, check_loops
+from penstock.topologies.operators.records.external_sink import ExternalSinkSpec, only_source
 from penstock.topologies.operators.records.source_sink import SinkSpec, SourceSpec
 
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,180}")
@@ -229,6 +230,7 @@ class GraphBuilder:
         for sub in subtopologies:
             self._check_partitions(sub)
             self._check_external_calls(sub)
+            self._check_external_sinks(sub)
         made = Topology(
             self.name,
             dict(self._operators),
@@ -349,6 +351,25 @@ class GraphBuilder:
                 f"these repartition topics are joined in one sub-topology but name different partition counts: {listed}; "
                 "give them the same number, or none to use that of the other inputs"
             )
+
+    def _check_external_sinks(self, sub: Subtopology) -> None:
+        """Check that the rows of external sinks are counted by offsets of their source. Where a sink makes rows of several
+        commits durable at once, the sub-topology's positions wait for it, so that nothing else may be in there."""
+        for name in sub.operators:
+            if not isinstance(spec := self._operators[name], ExternalSinkSpec):
+                continue
+            reached = {n: self._operators[n] for n in self.upstream(name) if n != name}
+            if only_source(reached) != spec.source:
+                raise TopologyError(
+                    f"external sink {name!r}: its records do not follow, one by one, from those of {spec.source!r}; send "
+                    "them through a topic first, as KStream.sink does"
+                )
+            others = {n: o for n in sub.operators if not isinstance(o := self._operators[n], ExternalSinkSpec)}
+            if spec.sink.spans_commits and only_source(others) is None:
+                raise TopologyError(
+                    f"external sink {name!r} ({spec.sink.describe()}) makes rows of several commits durable at once, so "
+                    f"that it cannot share its task with {', '.join(others)}: call repartition() before sink()"
+                )
 
     def _check_external_calls(self, sub: Subtopology) -> None:
         """Refuse external calls on output that is emitted per commit: it depends on when commits happen, so a replay

@@ -8,7 +8,7 @@ from typing import Any, assert_type
 import msgspec
 
 import penstock as ps
-from penstock import col, value
+from penstock import col, connectors, value
 
 
 class Bid(msgspec.Struct, frozen=True):
@@ -151,6 +151,8 @@ assert_type(found.timeouts, ps.KStream[str, dict[str, list[Bid]]])
 
 bids.repartition(by=lambda key, bid, partitions: bid.auction % partitions).to("by-auction")
 bids.to(lambda key, bid: "dear" if bid.price > 100 else "cheap", topics=["dear", "cheap"], value=Bid)
+
+bids.sink(connectors.SqliteSink("bids", path="bids.db", key="id"), name="bids")
 
 
 def unnamed(stream: ps.KStream) -> ps.KStream:  # type: ignore[type-arg, unused-ignore]  # bare names mean Any

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from typing import Any
 
@@ -23,6 +24,8 @@ def query(path: Any, sql: str) -> list[Any]:
 
 
 def made(path: Any, sql: str) -> None:
+    if os.path.exists(path):
+        return  # another process may hold its lock
     with sqlite3.connect(path) as db:
         db.executescript(sql)
     db.close()
@@ -30,7 +33,7 @@ def made(path: Any, sql: str) -> None:
 
 class TestUpserts(ExactlyOnceSinkContract):
     def sink(self) -> Sink:
-        made(self.folder / "db", "CREATE TABLE IF NOT EXISTS rows (k TEXT PRIMARY KEY, n INTEGER)")
+        made(self.folder / "db", "CREATE TABLE rows (k TEXT PRIMARY KEY, n INTEGER)")
         return SqliteSink("rows", path=str(self.folder / "db"), key="k", timeout_s=0.3)
 
     def contents(self) -> dict[str, list[int]]:
@@ -41,7 +44,7 @@ class TestAppends(ExactlyOnceSinkContract):
     folds = False
 
     def sink(self) -> Sink:
-        made(self.folder / "db", "PRAGMA journal_mode = WAL; CREATE TABLE IF NOT EXISTS rows (k TEXT, n INTEGER)")
+        made(self.folder / "db", "PRAGMA journal_mode = WAL; CREATE TABLE rows (k TEXT, n INTEGER)")
         return SqliteSink("rows", path=str(self.folder / "db"), key="k", mode="append", timeout_s=0.3)
 
     def contents(self) -> dict[str, list[int]]:

@@ -1,7 +1,8 @@
 """Translate librdkafka's errors into Penstock's. Every ``KafkaException`` of this package passes through here.
 
-The order of the checks matters: a duplicate of this process first, then fencing (it is fatal too), then the
-transaction's own verdict (abort), then fatal, then retriable, then what only the user can fix. Everything else is an
+The order of the checks matters: a duplicate of this process first, then fencing (it is fatal too), then rights that are
+missing (a new transaction lacks them too), then the transaction's own verdict (abort), then fatal, then retriable, then
+what only the user can fix. Everything else is an
 ``EnvironmentFault``: an unknown code is never taken as retriable.
 """
 
@@ -89,6 +90,16 @@ _HINTS = {
     KafkaError._UNKNOWN_PARTITION: "if it stays, the topic has fewer partitions than the topology expects: compare them",
     KafkaError._RESOLVE: "if it stays, correct the host's name in bootstrap_servers or advertised.listeners",
 }
+RIGHTS = frozenset(
+    {
+        KafkaError.TOPIC_AUTHORIZATION_FAILED,
+        KafkaError.GROUP_AUTHORIZATION_FAILED,
+        KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+        KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+    }
+)
+"""This principal may not do it. The cluster's administrator changes that, not a retry."""
+
 _USER = {
     KafkaError.UNKNOWN_TOPIC_OR_PART: "create the topic or correct its name",
     KafkaError._UNKNOWN_TOPIC: "create the topic or correct its name",
@@ -113,6 +124,7 @@ _USER = {
 }
 
 
+_RIGHTS_TEXTS = {code: KafkaError(code).str() for code in sorted(RIGHTS)}
 _TWIN = KafkaError(KafkaError.FENCED_INSTANCE_ID).str()
 """A consumer reports its fatal errors by their texts only."""
 
@@ -148,6 +160,13 @@ def show(err: KafkaError) -> str:
     return f"{err.name()} ({err.str()})"
 
 
+def missing_right(err: KafkaError) -> int | None:
+    """The code of ``RIGHTS`` that this error is or was caused by. A client that became unusable has it in its text only."""
+    if err.code() in RIGHTS:
+        return int(err.code())
+    return next((code for code, text in _RIGHTS_TEXTS.items() if err.fatal() and text in err.str()), None)
+
+
 def translate(err: KafkaError, doing: str) -> PenstockError:
     """Return the error to raise when ``doing`` failed with ``err``."""
     seen = f"{doing}: {show(err)}"
@@ -158,6 +177,8 @@ def translate(err: KafkaError, doing: str) -> PenstockError:
     if code in FENCED:
         kind = StaleEpochError if code in _STALE else TaskMigratedError
         return kind(f"{seen}; discard uncommitted work and join the group again")
+    if (right := missing_right(err)) is not None:
+        return UserError(f"{seen}; {_USER[right]}")
     if err.txn_requires_abort():
         return AbortableError(f"{seen}; abort the transaction, drop uncommitted work, use a new producer")
     if code == KafkaError._GAPLESS_GUARANTEE:

@@ -29,14 +29,17 @@ from penstock.state.failpoints import failpoint
 from penstock.state.log import Headers, TopicPartition
 from penstock.streams.kafka.bounded_calls import BoundedCalls, StuckError
 from penstock.streams.kafka.client_log import client_logger
-from penstock.streams.kafka.errors import RETRIABLE, error_of, show, translate, translated
+from penstock.streams.kafka.errors import RETRIABLE, error_of, missing_right, show, translate, translated
 from penstock.streams.kafka.native import open_writer
 from penstock.streams.kafka.outgoing import ANY_PARTITION, Outgoing
 from penstock.streams.ports.log import AbortableError, OffsetAndMetadata, ProducerRetiredError, UnknownOutcomeError
 from penstock.topologies.operator_api.columns import Column, Ints
 
 _FULL_QUEUE_POLL_S = 0.01
+_FATAL_SAID_S = 0.5
 _SOCKET_TIMEOUT_MS = 60_000
+# The client drops what is queued when the transaction has failed; the verdict says why it failed.
+_DROPPED = frozenset({KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT})
 # What the compiled writer raises, before it queues anything, for columns that it does not take.
 _NOT_COLUMNS = (TypeError, ValueError, LookupError, OverflowError, BufferError, RuntimeError)
 
@@ -56,6 +59,7 @@ class KafkaProducer:
         self._in_transaction = False
         self._retired: str | None = None
         self._refused: PenstockError | None = None
+        self._dropped = False  # what refused is known only as the client's dropping of records
         self._disconnects = 0
         self._acked: dict[TopicPartition, int] = {}
         self._groups: dict[str, Any] = {}
@@ -81,9 +85,10 @@ class KafkaProducer:
         if err is None:
             tp = TopicPartition(message.topic() or "", message.partition() or 0)
             self._acked[tp] = (message.offset() or 0) + 1
-        elif self._refused is None:
+        elif self._refused is None or self._dropped:
             where = f"{message.topic()} [{message.partition()}]"
             self._refused = _refusal(err, f"a record sent to {where} was refused")
+            self._dropped = err.code() in _DROPPED
 
     # --- sending
 
@@ -195,16 +200,34 @@ class KafkaProducer:
         err = error_of(exc)
         # In a transaction that has failed already the client only says "erroneous state"; the verdict has the reason.
         verdict = self._verdict() if err is not None and err.code() == KafkaError._STATE else None
+        if err is not None and err.code() == KafkaError._FATAL:
+            verdict = self._fatal(what)
         self._refused = verdict or (translated(exc, what) if err is None else _refusal(err, what))
+        return self._refused
+
+    def _fatal(self, doing: str) -> PenstockError | None:
+        """Return what made the client unusable, if it says so. It says it once, or reports it of a record."""
+        client, until = self._open(), time.monotonic() + _FATAL_SAID_S
+        while self._refused is None and time.monotonic() < until:
+            try:
+                client.poll(_FULL_QUEUE_POLL_S)
+            except (KafkaException, SystemError) as exc:
+                if (err := error_of(exc)) is not None:
+                    return _refusal(err, doing)
         return self._refused
 
     def _usable(self, topic: str) -> Producer:
         client = self._open()
-        if self._refused is not None:
-            raise self._refused
+        self._raise_refusal()
         if self._transactional_id is not None and not self._in_transaction:
             raise PenstockError(f"send to {topic} outside a transaction: call begin first")
         return client
+
+    def _raise_refusal(self) -> None:
+        if self._dropped:
+            self._refused, self._dropped = self._verdict() or self._refused, False
+        if self._refused is not None:
+            raise self._refused
 
     def _serve(self, client: Producer, doing: str, timeout_s: float = 0.0) -> None:
         try:
@@ -229,16 +252,14 @@ class KafkaProducer:
     def flush(self, timeout_s: float) -> dict[TopicPartition, int]:
         """See the port."""
         client = self._open()
-        if self._refused is not None:
-            raise self._refused
+        self._raise_refusal()
         try:
             left = client.flush(timeout_s)
         except (KafkaException, SystemError) as exc:
             self._fail(exc, "waiting for acknowledgements")
         if self._refused is None:
             self._refused = self._verdict()
-        if self._refused is not None:
-            raise self._refused
+        self._raise_refusal()
         if left:
             raise RetriableError(
                 f"{left} records were not acknowledged in {timeout_s} s; flush again, or check that the "
@@ -270,8 +291,7 @@ class KafkaProducer:
 
     def send_offsets(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: Any, timeout_s: float) -> None:
         """See the port."""
-        if self._refused is not None:
-            raise self._refused
+        self._raise_refusal()
         if not offsets:
             return
         native = [
@@ -283,8 +303,7 @@ class KafkaProducer:
 
     def commit(self, timeout_s: float) -> None:
         """See the port. Raises ``AbortableError`` if the client knows that nothing was committed."""
-        if self._refused is not None:
-            raise self._refused
+        self._raise_refusal()
         client = self._open()
         before, started = self._disconnects, time.monotonic()
         try:
@@ -295,7 +314,7 @@ class KafkaProducer:
             raise UnknownOutcomeError(f"{stuck}; retire the producer and read the committed positions") from exc
         except (KafkaException, SystemError) as exc:
             error = translated(exc, "committing the transaction")
-            if isinstance(error, (AbortableError, TaskMigratedError)):
+            if isinstance(error, (AbortableError, TaskMigratedError)) or _not_committed(exc):
                 self._refused = error
                 raise error from exc
             self._retire("the outcome of its last commit is not known")
@@ -403,10 +422,16 @@ class KafkaProducer:
                 return
 
 
+def _not_committed(exc: BaseException) -> bool:
+    """Whether the client knows that the transaction was not committed."""
+    err = error_of(exc)
+    return err is not None and err.txn_requires_abort()
+
+
 def _refusal(err: KafkaError, what: str) -> PenstockError:
     """Return the error for a failed record: whatever the code, the work since the last commit must be dropped."""
     error = translate(err, what)
-    if isinstance(error, TaskMigratedError):
+    if isinstance(error, TaskMigratedError) or missing_right(err) is not None:
         return error
     advice = ""
     if err.code() in (KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.INVALID_MSG_SIZE, KafkaError.RECORD_LIST_TOO_LARGE):

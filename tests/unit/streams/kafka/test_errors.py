@@ -37,6 +37,9 @@ FATAL, RETRIABLE, ABORT = {"fatal": True}, {"retriable": True}, {"txn_requires_a
         (KafkaError.FENCED_INSTANCE_ID, FATAL, UserError),
         (KafkaError.FENCED_INSTANCE_ID, ABORT, UserError),
         (KafkaError.TOPIC_AUTHORIZATION_FAILED, {}, UserError),
+        (KafkaError.TOPIC_AUTHORIZATION_FAILED, ABORT, UserError),
+        (KafkaError.GROUP_AUTHORIZATION_FAILED, ABORT, UserError),
+        (KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, FATAL, UserError),
         (KafkaError.UNKNOWN_TOPIC_OR_PART, {}, UserError),
         (KafkaError.UNKNOWN, {}, EnvironmentFault),
     ],
@@ -64,6 +67,13 @@ def test_a_consumer_that_was_fenced_by_its_twin_is_known_by_the_text() -> None:
     error = translate(KafkaError(KafkaError._FATAL, f"Fatal error: {why}"), "reading")
     assert type(error) is UserError
     assert "group_instance_id" in str(error)
+
+
+def test_a_missing_right_that_made_a_client_unusable_is_known_by_the_text() -> None:
+    why = f"unable to satisfy gap-less guarantee: {KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED).str()} (broker 0)"
+    error = translate(KafkaError(KafkaError._GAPLESS_GUARANTEE, why, fatal=True), "sending")
+    assert type(error) is UserError
+    assert "grant this principal the topic" in str(error)
 
 
 def test_error_is_found_in_what_caused_the_exception() -> None:

@@ -192,6 +192,33 @@ DEPARTURES: tuple[Departure, ...] = (
         replay=r.both_without_late_records,
     ),
     Departure(
+        "sliding windows forgotten",
+        "How long sliding windows are kept",
+        ("sliding_*", "per_commit_sliding_*"),
+        "Kafka Streams",
+        "A sliding window is kept for as long as a record in time needs it. Kafka Streams' stores in memory forget it one "
+        "millisecond sooner.",
+        replay=r.both_keeping_windows,
+    ),
+    Departure(
+        "sessions forgotten",
+        "How long sessions are kept",
+        ("session_default_*", "per_commit_session_*"),
+        "Kafka Streams",
+        "A session is kept for as long as a record in time can reach it. Kafka Streams forgets it sooner by default, and its "
+        "record cache finds sessions that its store has forgotten.",
+        replay=r.both_keeping_windows,
+    ),
+    Departure(
+        "windows lost before they close",
+        "Windows on close when time jumps",
+        ("*_default_on_close",),
+        "Kafka Streams",
+        "A window is emitted when it closes. At its default retention, Kafka Streams forgets windows that wait for their "
+        "close when time jumps over them.",
+        replay=r.both_keeping_windows,
+    ),
+    Departure(
         "timestamps of foreign-key joins",
         "Timestamps of foreign-key joins",
         ("foreign_*",),

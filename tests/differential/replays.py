@@ -64,6 +64,19 @@ def both_without_late_records(run: Run, ours: Outcome, theirs: Outcome, sides: S
     return _both_without(run, sides, {index for index, entry, now in _times(run) if entry["ts"] < now - grace_ms})
 
 
+KEPT_MS = 100_000
+
+
+def both_keeping_windows(run: Run, ours: Outcome, theirs: Outcome, sides: Sides) -> Pair:
+    """Both keep windows for as long as the input lasts, and longer."""
+    nodes = [
+        {**node, "retention_ms": KEPT_MS, "kafka_retention_ms": KEPT_MS} if "window" in node else node
+        for node in run.nodes
+    ]
+    longer = dataclasses.replace(run, nodes=nodes)
+    return sides.ours(longer), sides.theirs(longer)
+
+
 def both_without_deletions_of_one_time(run: Run, ours: Outcome, theirs: Outcome, sides: Sides) -> Pair:
     """Neither side is given deletions that have the timestamp of another record of their key."""
     times = Counter((e["topic"], e["k"], e["ts"]) for e in run.input if _is_record(e))

@@ -102,6 +102,20 @@ def test_windows_are_emitted_on_close_however_far_time_jumps() -> None:
     assert answers(b, ("in", "k", "v", 1_000), ("in", "k", "v", 30_000)) == [("k@0-10000", 1, 1_000)]
 
 
+def test_sliding_windows_are_kept_while_records_in_time_need_them() -> None:
+    b = ps.StreamsBuilder("kept", value=str)
+    by_window(b.stream("in").group_by_key().windowed_by(ps.sliding(3, grace=0)).count()).to("out")
+    found = answers(b, ("in", "k", "v", 4), ("in", "q", "v", 6), ("in", "q", "v", 7), ("in", "k", "v", 7))
+    assert found[-2:] == [("k@4-7", 2, 7), ("k@5-8", 1, 7)]
+
+
+def test_sessions_are_kept_while_records_in_time_reach_them() -> None:
+    b = ps.StreamsBuilder("kept", value=str)
+    by_window(b.stream("in").group_by_key().windowed_by(ps.session(3, grace=0)).count()).to("out")
+    found = answers(b, ("in", "k", "v", 5), ("in", "q", "v", 8), ("in", "k", "v", 8))
+    assert found[-2:] == [("k@5-5", None, 5), ("k@5-8", 2, 8)]
+
+
 def test_joined_windows_are_kept_for_a_day_after_they_closed() -> None:
     b = ps.StreamsBuilder("kept", value=str)
     left, right = (

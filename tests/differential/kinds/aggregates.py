@@ -125,6 +125,17 @@ for _type, _window in WINDOWS.items():
         sink("last"),
         null_values=False,
     )
+for _type in ("tumbling", "hopping", "session"):
+    for _emit in ("on_update", "on_close"):
+        kind(
+            f"{_type}_default_{_emit}",
+            stream("s"),
+            by_key("s"),
+            reduce("made", "s_by_key", window=WINDOWS[_type], emit=_emit),
+            sink("made"),
+            null_values=False,
+            rocksdb=(_type, _emit) == ("session", "on_close"),
+        )
 kind(
     "windowed_null_values",
     stream("s"),

@@ -8,13 +8,13 @@ from tests.conformance.compare import plain
 from tests.differential.functions import in_words
 from tests.differential.inputs import Run, random_run
 from tests.differential.judge import System
-from tests.differential.kinds import aggregates, joins, processors, stateless, tables
+from tests.differential.kinds import aggregates, composed, joins, more_tables, processors, stateless, tables
 from tests.differential.kinds.kind import KINDS
 from tests.differential.known import DEPARTURES, PENDING
 from tests.differential.outcomes import Outcome
 from tests.differential.penstock_side import play
 
-FAMILIES = (stateless, aggregates, joins, tables, processors)
+FAMILIES = (stateless, aggregates, joins, tables, more_tables, processors, composed)
 """The modules that add kinds when they are imported."""
 
 

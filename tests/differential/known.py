@@ -54,7 +54,7 @@ DEPARTURES: tuple[Departure, ...] = (
     Departure(
         "unmatched records late",
         "When unmatched records leave a join",
-        ("streams_left_*", "streams_outer_*"),
+        ("streams_left_*", "streams_right_*", "streams_outer_*"),
         "Kafka Streams",
         "An unmatched record is due when stream time passes its window and grace. Kafka Streams lets some wait for later "
         "records: behind another one of their key, or for the wider of the two bounds.",
@@ -132,6 +132,8 @@ DEPARTURES: tuple[Departure, ...] = (
             "tables_*_with_its_own_*",
             "tables_*_of_a_join",
             "suppressed_then_*",
+            "table_transformed_joined*",
+            "composed_tables",
         ),
         "Kafka Streams",
         "A row that is not there is not deleted again. Kafka Streams tells such tombstones.",
@@ -141,7 +143,7 @@ DEPARTURES: tuple[Departure, ...] = (
     Departure(
         "rows told again",
         "Rows that did not change",
-        ("tables_outer_filtered", "tables_left_filtered"),
+        ("tables_outer_filtered", "tables_left_filtered", "composed_tables"),
         "Kafka Streams",
         "A row that did not change is not told again. Kafka Streams repeats it where the other side deletes a row that is "
         "not there.",
@@ -201,12 +203,21 @@ DEPARTURES: tuple[Departure, ...] = (
         replay=r.both_keeping_windows,
     ),
     Departure(
+        "sliding windows behind late records",
+        "Sliding windows behind late records",
+        ("*sliding*",),
+        "Kafka Streams",
+        "Behind every record that counts, a window begins. Kafka Streams misses that of a late record whose own window is "
+        "closed, if a record comes at the very end of an earlier one.",
+        replay=r.both_without_late_records_in_a_last_window,
+    ),
+    Departure(
         "sessions forgotten",
         "How long sessions are kept",
         ("session_default_*", "per_commit_session_*"),
         "Kafka Streams",
-        "A session is kept for as long as a record in time can reach it. Kafka Streams forgets it sooner by default, and its "
-        "record cache finds sessions that its store has forgotten.",
+        "A session is kept for as long as a record in time can reach it. Kafka Streams forgets it sooner by default, and "
+        "its record cache finds sessions that its store has forgotten.",
         replay=r.both_keeping_windows,
     ),
     Departure(
@@ -221,7 +232,7 @@ DEPARTURES: tuple[Departure, ...] = (
     Departure(
         "timestamps of foreign-key joins",
         "Timestamps of foreign-key joins",
-        ("foreign_*",),
+        ("foreign_*", "composed_tables"),
         "choice",
         "A result has the later timestamp of its two rows. Kafka Streams takes the right row's when that one changes.",
         seen_as=d.without_times,
@@ -243,6 +254,24 @@ DEPARTURES: tuple[Departure, ...] = (
         "A session that takes a record is subtracted before it is added again. Kafka Streams forgets to when its first and "
         "last time do not change.",
         seen_as=d.without_subtractions,
+    ),
+    Departure(
+        "sessions that stay, filtered",
+        "Sessions that keep their bounds",
+        ("session_filtered_and_mapped",),
+        "Kafka Streams",
+        "A session that is filtered out when it takes a record is deleted. Kafka Streams forgets to when its first and last "
+        "time do not change.",
+        seen_as=d.without_tombstones,
+    ),
+    Departure(
+        "transformers asked for old values",
+        "Old values of transformed tables",
+        ("table_transformed_*",),
+        "Kafka Streams",
+        "A processor of a table's changes is given each change once, and its row is kept where old values are needed. Kafka "
+        "Streams asks it for the old value, too, unless the table has a named store.",
+        replay=r.transformed_tables_kept,
     ),
     Departure(
         "timers at the first record",

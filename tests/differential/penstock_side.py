@@ -8,17 +8,18 @@ from penstock.streams.task.task_options import TaskOptions
 from penstock.streams.testing.test_driver import TopologyTestDriver
 from tests.conformance.compare import Row, plain
 from tests.conformance.dataflow import Dataflow
+from tests.conformance.functions import function
 from tests.conformance.scenario import KEY, VALUE, Scenario
 from tests.differential.functions import in_words
 from tests.differential.inputs import WALL, Entry
 from tests.differential.kinds.kind import Node
 from tests.differential.outcomes import Outcome, Step
-from tests.differential.processors import PROCESSORS, store_of
+from tests.differential.processors import PROCESSORS, Numbering, store_of
 
 
 class Described(Dataflow):
-    """A description as a topology: the conformance format's nodes, and ``process``, branches with ids, and aggregations
-    that emit ``per_commit``."""
+    """A description as a topology: the conformance format's nodes, and ``process``, ``transform_values``, branches with ids,
+    and aggregations that emit ``per_commit``."""
 
     def _process(self, node: Node) -> Any:
         kind = node["processor"]
@@ -28,6 +29,20 @@ class Described(Dataflow):
             stores = (store_of(kind, f"store-{node['id']}"),)
         name = stores[0].name
         return self._in(node).process(lambda: PROCESSORS[kind](name), stores=stores, key=KEY, value=VALUE)
+
+    def _transform_values(self, node: Node) -> Any:
+        store = store_of("numbering", f"store-{node['id']}")
+        return self._in(node).transform_values(
+            lambda: Numbering(store.name), stores=(store,), value=VALUE, name=node.get("store")
+        )
+
+    def _split(self, node: Node) -> Any:
+        branches = node["branches"]
+        if "id" not in branches[0]:
+            return super()._split(node)
+        streams = self._in(node).branch(*(function(b["when"]) for b in branches))
+        self._handles.update({branch["id"]: stream for branch, stream in zip(branches, streams, strict=True)})
+        return self._in(node)
 
     def _windowed(self, node: Node, grouped: Any) -> Any:
         made = super()._windowed(node, grouped)

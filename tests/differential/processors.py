@@ -148,6 +148,17 @@ class Retiming(_Stored):
         ctx.forward("z", record.value, timestamp_ms=record.timestamp_ms + 7)
 
 
+class Numbering(_Stored):
+    """Numbers the changes of a table's row, and tells their time; a deletion deletes the row. ``Transformers.java`` has the
+    same."""
+
+    def take(self, record: Record, ctx: ProcessorContext) -> None:
+        number = (self.store.get(record.key) or 0) + 1
+        self.store.put(record.key, number)
+        value = None if record.value is None else f"{text_of(record.value)}#{number}@{record.timestamp_ms}"
+        ctx.forward(record.key, value)
+
+
 PROCESSORS: dict[str, Callable[[str], Processor]] = {
     "counting": Counting,
     "reporting": Reporting,

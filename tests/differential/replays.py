@@ -64,6 +64,19 @@ def both_without_late_records(run: Run, ours: Outcome, theirs: Outcome, sides: S
     return _both_without(run, sides, {index for index, entry, now in _times(run) if entry["ts"] < now - grace_ms})
 
 
+def both_without_late_records_in_a_last_window(run: Run, ours: Outcome, theirs: Outcome, sides: Sides) -> Pair:
+    """Neither side is given late records that lie in a sliding window at whose end a later record comes."""
+    windows = [node["window"] for node in run.nodes if "window" in node]
+    diff_ms, grace_ms = windows[0]["diff_ms"], min(window["grace_ms"] for window in windows)
+    times = {entry["ts"] for entry in run.input}
+    dropped = set()
+    for index, late, now in _times(run):
+        ends = {e["ts"] for e in run.input[index + 1 :] if e["ts"] - diff_ms - 1 in times}
+        if late["ts"] < now - grace_ms and any(end - diff_ms <= late["ts"] < end for end in ends):
+            dropped.add(index)
+    return _both_without(run, sides, dropped)
+
+
 KEPT_MS = 100_000
 
 
@@ -75,6 +88,12 @@ def both_keeping_windows(run: Run, ours: Outcome, theirs: Outcome, sides: Sides)
     ]
     longer = dataclasses.replace(run, nodes=nodes)
     return sides.ours(longer), sides.theirs(longer)
+
+
+def transformed_tables_kept(run: Run, ours: Outcome, theirs: Outcome, sides: Sides) -> Pair:
+    """The other side keeps transformed tables in named stores."""
+    nodes = [{**node, "store": "transformed"} if node["op"] == "transform_values" else node for node in run.nodes]
+    return ours, sides.theirs(dataclasses.replace(run, nodes=nodes))
 
 
 def both_without_deletions_of_one_time(run: Run, ours: Outcome, theirs: Outcome, sides: Sides) -> Pair:

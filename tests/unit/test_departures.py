@@ -109,6 +109,13 @@ def test_sliding_windows_are_kept_while_records_in_time_need_them() -> None:
     assert found[-2:] == [("k@4-7", 2, 7), ("k@5-8", 1, 7)]
 
 
+def test_a_sliding_window_begins_behind_every_record_that_counts() -> None:
+    b = ps.StreamsBuilder("late", value=str)
+    by_window(b.stream("in").group_by_key().windowed_by(ps.sliding(10, grace=0)).count()).to("out")
+    found = answers(b, ("in", "k", "v", 2), ("in", "q", "v", 11), ("in", "k", "v", 9), ("in", "k", "v", 13))
+    assert found[-2:] == [("k@3-13", 2, 13), ("k@10-20", 1, 13)]
+
+
 def test_sessions_are_kept_while_records_in_time_reach_them() -> None:
     b = ps.StreamsBuilder("kept", value=str)
     by_window(b.stream("in").group_by_key().windowed_by(ps.session(3, grace=0)).count()).to("out")
@@ -263,6 +270,27 @@ def test_a_session_that_keeps_its_bounds_replaces_itself() -> None:
     groups = sessions.group_by(lambda w, v: (w.key, v), key=str)
     groups.aggregate(str, lambda k, v, t: f"{t}+{v}", lambda k, v, t: f"{t}-{v}", value=str).to("out")
     assert answers(b, ("in", "k", "b", 5), ("in", "k", "e", 5))[-1] == ("k", "+b-b+be", 5)
+
+
+class _Numbering(ps.Processor):  # type: ignore[type-arg]
+    def init(self, ctx: Any) -> None:
+        self.number = 0
+
+    def process(self, record: Any, ctx: Any) -> None:
+        self.number += 1
+        ctx.forward(record.key, f"{record.value}#{self.number}")
+
+
+def test_processors_of_changes_are_not_asked_for_old_values() -> None:
+    b = ps.StreamsBuilder("numbered", value=str)
+    rows = b.table("rows").transform_values(_Numbering)
+    by_letter = rows.group_by(lambda k, v: (v[0], v), key=str)
+    by_letter.aggregate(str, lambda k, v, a: f"{a}+{v}", lambda k, v, a: f"{a}-{v}", value=str).to("out")
+    assert answers(b, ("rows", "k", "a", 0), ("rows", "k", "b", 1)) == [
+        ("a", "+a#1", 0),
+        ("a", "+a#1-a#1", 1),
+        ("b", "+b#2", 1),
+    ]
 
 
 def test_a_closed_session_is_final() -> None:

@@ -125,6 +125,27 @@ for _type, _window in WINDOWS.items():
         sink("last"),
         null_values=False,
     )
+_FOR_EVER = {"type": "unlimited", "start_ms": one_of(0, 20)}
+for _name in FOLDS:
+    kind(
+        f"unlimited_{_name}",
+        stream("s"),
+        by_key("s"),
+        _fold(_name, "s_by_key", window=_FOR_EVER),
+        sink("made"),
+        null_values=False,
+    )
+for _type in ("tumbling", "session"):
+    kind(
+        f"{_type}_filtered_and_mapped",
+        stream("s"),
+        by_key("s"),
+        reduce("n", "s_by_key", window=WINDOWS[_type], **_kept(_type)),
+        node("filter", "kept", "n", fn="short"),
+        node("map_values", "made", "kept", fn="tagged"),
+        sink("made"),
+        null_values=False,
+    )
 for _type in ("tumbling", "hopping", "session"):
     for _emit in ("on_update", "on_close"):
         kind(
@@ -219,6 +240,7 @@ for _type, _window in WINDOWS.items():
     _extra = {"merger": "merged"} if _type == "session" else {}
     _made = _cogroup("t", window=_window, **_extra, **_LAGGING)
     kind(f"cogroup_{_type}", *_made, sink("made"), null_values=False)
+kind("cogroup_unlimited", *_cogroup("t", window=_FOR_EVER), sink("made"), null_values=False)
 kind(
     "cogroup_tumbling_suppressed",
     *_cogroup("t", window=WINDOWS["tumbling"], **_LAGGING),
@@ -365,6 +387,23 @@ kind(
     count("n", "all_by_key", emit="per_commit"),
     node("group_by", "by_count", "n", fn="row_by_number"),
     count("made", "by_count"),
+    sink("made"),
+    pieces=True,
+)
+kind(
+    "per_commit_cogroup",
+    *(stream(n) for n in "st"),
+    node("flat_map_values", "all_s", "s", fn="pieces"),
+    node("flat_map_values", "all_t", "t", fn="pieces"),
+    by_key("all_s"),
+    by_key("all_t"),
+    {
+        "op": "cogroup",
+        "id": "made",
+        "init": "empty",
+        "groups": [{"in": "all_s_by_key", "adder": "append_left"}, {"in": "all_t_by_key", "adder": "append_right"}],
+        "emit": "per_commit",
+    },
     sink("made"),
     pieces=True,
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tests.differential.kinds.kind import (
+    WINDOWS,
     Node,
     aggregate,
     by_key,
@@ -67,6 +68,16 @@ for _type in ("inner", "left", "outer"):
         keys_of={"t": "abcn"},
         ends=True,
     )
+for _name in ("symmetric", "asymmetric"):
+    kind(
+        f"streams_right_{_name}",
+        stream("s"),
+        stream("t"),
+        join("made", "stream_stream", "right", "s", "t", **SPANS[_name]),
+        sink("made"),
+        ends=True,
+        nulls_ahead=True,
+    )
 kind(
     "streams_inner_with_itself",
     stream("s"),
@@ -102,6 +113,15 @@ kind(
     aggregate("made", "first_by_key"),
     sink("made"),
     late=False,
+)
+kind(
+    "streams_inner_of_tables",
+    table("t"),
+    table("u"),
+    node("to_stream", "s", "t"),
+    node("to_stream", "r", "u"),
+    join("made", "stream_stream", "inner", "s", "r", **SPANS["symmetric"]),
+    sink("made"),
 )
 kind(
     "streams_inner_of_mapped",
@@ -211,6 +231,17 @@ for _type in ("inner", "left"):
         sink("made"),
         keys_of={"g": "abcn"},
     )
+kind(
+    "table_left_of_closed_windows",
+    stream("s"),
+    table("t"),
+    by_key("s"),
+    aggregate("rows", "s_by_key", window=WINDOWS["tumbling"], emit="on_close", kafka_retention_ms=100_000),
+    node("to_stream", "told", "rows", key_fn="window_key"),
+    join("made", "stream_table", "left", "told", "t"),
+    sink("made"),
+    null_values=False,
+)
 kind(
     "versioned_left_grace_null_keys",
     stream("s"),

@@ -82,3 +82,13 @@ kind(
     node("to_stream", "made", "t"),
     sink("made"),
 )
+kind(
+    "stateless_split_and_merged",
+    stream("s"),
+    {"op": "split", "in": "s", "branches": [{"when": "is_a", "id": "a"}, {"when": "not_c", "id": "b"}]},
+    node("map_values", "upper", "a", fn="upper"),
+    node("flat_map_values", "two", "b", fn="twice"),
+    node("merge", "made", ["two", "upper"]),
+    sink("made"),
+    sink("b", "between"),
+)

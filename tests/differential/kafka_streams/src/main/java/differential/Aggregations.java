@@ -1,6 +1,7 @@
 package differential;
 
 import java.time.Duration;
+import java.time.Instant;
 import java.util.List;
 import java.util.function.Function;
 import org.apache.kafka.common.utils.Bytes;
@@ -18,6 +19,7 @@ import org.apache.kafka.streams.kstream.SessionWindows;
 import org.apache.kafka.streams.kstream.SlidingWindows;
 import org.apache.kafka.streams.kstream.TimeWindowedKStream;
 import org.apache.kafka.streams.kstream.TimeWindows;
+import org.apache.kafka.streams.kstream.UnlimitedWindows;
 import org.apache.kafka.streams.processor.StateStore;
 
 /** Aggregations of grouped streams and tables, with and without windows. */
@@ -81,9 +83,11 @@ final class Aggregations {
         if (window.text("type").equals("session")) {
             return ofSessions(node, stream.windowedBy(sessions(window)));
         }
-        return window.text("type").equals("sliding")
-                ? ofWindows(node, stream.windowedBy(sliding(window)))
-                : ofWindows(node, stream.windowedBy(times(window)));
+        return switch (window.text("type")) {
+            case "sliding" -> ofWindows(node, stream.windowedBy(sliding(window)));
+            case "unlimited" -> ofWindows(node, stream.windowedBy(unlimited(window)));
+            default -> ofWindows(node, stream.windowedBy(times(window)));
+        };
     }
 
     private static Object ofTable(Node node, KGroupedTable<Object, Object> table) {
@@ -105,6 +109,10 @@ final class Aggregations {
 
     private static SlidingWindows sliding(Node window) {
         return SlidingWindows.ofTimeDifferenceAndGrace(ms(window, "diff_ms"), ms(window, "grace_ms"));
+    }
+
+    private static UnlimitedWindows unlimited(Node window) {
+        return UnlimitedWindows.of().startOn(Instant.ofEpochMilli(window.number("start_ms", 0)));
     }
 
     private static SessionWindows sessions(Node window) {
@@ -147,6 +155,7 @@ final class Aggregations {
         return switch (window.text("type")) {
             case "session" -> made.windowedBy(sessions(window)).aggregate(init(node), merger(node), kept(node));
             case "sliding" -> made.windowedBy(sliding(window)).aggregate(init(node), kept(node));
+            case "unlimited" -> made.windowedBy(unlimited(window)).aggregate(init(node), kept(node));
             default -> made.windowedBy(times(window)).aggregate(init(node), kept(node));
         };
     }

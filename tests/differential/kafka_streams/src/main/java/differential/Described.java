@@ -224,6 +224,7 @@ final class Described {
                     ? in.filterNot((k, v) -> (Boolean) fn.call(k, v), kept(node))
                     : in.filterNot((k, v) -> (Boolean) fn.call(k, v));
             case "map_values" -> mapped(node, in, fn);
+            case "transform_values" -> Transformers.add(this, node, in);
             case "to_stream" -> node.has("key_fn") ? rekeyed(in, node.function("key_fn")) : in.toStream();
             default -> throw new IllegalArgumentException("operator " + node.text("op") + " is unknown for tables");
         };

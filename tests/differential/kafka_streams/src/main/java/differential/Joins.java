@@ -43,8 +43,15 @@ final class Joins {
         return switch (node.text("type")) {
             case "inner" -> left.join(right, joiner, windows, joined);
             case "left" -> left.leftJoin(right, joiner, windows, joined);
+            // Kafka Streams has no right joins: they are left joins with the sides exchanged.
+            case "right" -> right.leftJoin(
+                    left, exchanged(joiner), windows.before(after).after(before), joined);
             default -> left.outerJoin(right, joiner, windows, joined);
         };
+    }
+
+    private static ValueJoiner<Object, Object, Object> exchanged(ValueJoiner<Object, Object, Object> joiner) {
+        return (r, l) -> joiner.apply(l, r);
     }
 
     private static Object withTable(
@@ -72,6 +79,9 @@ final class Joins {
         return switch (node.text("type")) {
             case "inner" -> kept ? left.join(right, joiner, Described.kept(node)) : left.join(right, joiner);
             case "left" -> kept ? left.leftJoin(right, joiner, Described.kept(node)) : left.leftJoin(right, joiner);
+            case "right" -> kept
+                    ? right.leftJoin(left, exchanged(joiner), Described.kept(node))
+                    : right.leftJoin(left, exchanged(joiner));
             default -> kept ? left.outerJoin(right, joiner, Described.kept(node)) : left.outerJoin(right, joiner);
         };
     }

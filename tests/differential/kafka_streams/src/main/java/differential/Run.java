@@ -6,6 +6,7 @@ import java.nio.file.Path;
 import java.time.Duration;
 import java.time.Instant;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.Comparator;
 import java.util.LinkedHashMap;
 import java.util.List;
@@ -119,7 +120,8 @@ final class Run {
         Map<String, Object> made = new LinkedHashMap<>();
         if (record.key() instanceof Windowed<?> windowed) {
             made.put("k", windowed.key());
-            made.put("w", List.of(windowed.window().start(), windowed.window().end()));
+            long end = windowed.window().end();
+            made.put("w", Arrays.asList(windowed.window().start(), end == Long.MAX_VALUE ? null : end));
         } else {
             made.put("k", record.key());
         }

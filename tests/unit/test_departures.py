@@ -272,7 +272,7 @@ def test_a_session_that_keeps_its_bounds_replaces_itself() -> None:
     assert answers(b, ("in", "k", "b", 5), ("in", "k", "e", 5))[-1] == ("k", "+b-b+be", 5)
 
 
-class _Numbering(ps.Processor):  # type: ignore[type-arg]
+class _Numbering(ps.Processor[Any, Any, Any, Any]):
     def init(self, ctx: Any) -> None:
         self.number = 0
 

@@ -16,16 +16,19 @@ from typing import TYPE_CHECKING
 from penstock.topologies.operator_api.external_sinks import Sink, SinkPartition, SinkRows, SinkWriter
 
 if TYPE_CHECKING:
+    from penstock.streams.connectors.postgres_sink import PostgresSink
     from penstock.streams.connectors.sqlite_sink import SqliteSink
     from penstock.streams.connectors.table_rows import TableRow
 
-__all__ = ["Sink", "SinkPartition", "SinkRows", "SinkWriter", "SqliteSink", "TableRow"]
+__all__ = ["PostgresSink", "Sink", "SinkPartition", "SinkRows", "SinkWriter", "SqliteSink", "TableRow"]
 
 _HOMES = {
+    "PostgresSink": "penstock.streams.connectors.postgres_sink",
     "SqliteSink": "penstock.streams.connectors.sqlite_sink",
     "TableRow": "penstock.streams.connectors.table_rows",
 }
 """Loaded when they are used first: each needs the library of its system."""
+_EXTRAS = {"PostgresSink": "postgres"}
 
 
 def __getattr__(name: str) -> object:
@@ -33,4 +36,13 @@ def __getattr__(name: str) -> object:
 
     if name not in _HOMES:
         raise AttributeError(f"penstock.connectors has no {name!r}; it has: {', '.join(__all__)}")
-    return getattr(import_module(_HOMES[name]), name)
+    try:
+        return getattr(import_module(_HOMES[name]), name)
+    except ImportError as exc:
+        if name not in _EXTRAS:
+            raise
+        from penstock.state.errors import SettingsError
+
+        raise SettingsError(
+            f"{exc.name} is not installed ({exc}); run: pip install 'penstock[{_EXTRAS[name]}]'"
+        ) from exc

@@ -18,10 +18,13 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
+import psycopg
+
 import penstock as ps
 from penstock.connectors import Sink
 from penstock.topologies.graph.topology import Topology
 from tests.integration.worker.application import ROOT, Cluster, Process, until
+from tests.postgres_server import PostgresServer
 
 PARTITIONS = 4
 KEYS = [f"w{i}" for i in range(40)]
@@ -62,10 +65,30 @@ class SqliteFile:
             return list(db.execute(sql))
 
 
+class PostgresDatabase:
+    """A database of a Postgres server."""
+
+    def __init__(self, server: PostgresServer) -> None:
+        self._conninfo = server.database(TABLES)
+
+    def order(self) -> dict[str, str]:
+        return {"kind": "postgres", "place": self._conninfo}
+
+    def query(self, sql: str) -> list[tuple[Any, ...]]:
+        with psycopg.connect(self._conninfo) as db:
+            return db.execute(sql.encode()).fetchall()
+
+
 def sinks_of(kind: str, place: str) -> tuple[Sink, Sink, Sink]:
     """The sinks of the three tables."""
-    from penstock.connectors import SqliteSink
+    from penstock.connectors import PostgresSink, SqliteSink
 
+    if kind == "postgres":
+        return (
+            PostgresSink("every", conninfo=place, mode="append", key="k", value="n"),
+            PostgresSink("latest", conninfo=place, key="k", value="n"),
+            PostgresSink("counts", conninfo=place, key="k", value="total"),
+        )
     return (
         SqliteSink("every", path=place, mode="append", key="k", value="n"),
         SqliteSink("latest", path=place, key="k", value="n"),

@@ -12,14 +12,17 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.sinks.shop import SESSION_TIMEOUT_MS, Database, Shop, SqliteFile, Step
+from tests.integration.sinks.shop import SESSION_TIMEOUT_MS, Database, PostgresDatabase, Shop, SqliteFile, Step
 from tests.integration.worker.application import until
+from tests.postgres_server import PostgresServer
 
-KINDS = ("sqlite",)
+KINDS = ("sqlite", "postgres")
 CASES: list[tuple[str, str, Step, str]] = [
     ("exactly_once", "kill", "after", "sqlite"),
     ("at_least_once", "freeze", "after", "sqlite"),
     ("exactly_once", "freeze", "before", "sqlite"),
+    ("exactly_once", "kill", "after", "postgres"),
+    ("at_least_once", "freeze", "before", "postgres"),
 ]
 """Guarantee, what strikes, around which step, which database."""
 LONG = [
@@ -31,16 +34,24 @@ LONG = [
 ]
 
 
-def database(kind: str, folder: Path) -> Database:
+@pytest.fixture(scope="module")
+def server() -> Iterator[PostgresServer]:
+    with PostgresServer() as server:
+        yield server
+
+
+def database(kind: str, folder: Path, server: PostgresServer) -> Database:
     """An empty one."""
+    if kind == "postgres":
+        return PostgresDatabase(server)
     folder.mkdir(parents=True)
     return SqliteFile(folder)
 
 
-def struck(kafka: str, folder: Path, case: tuple[str, str, Step, str]) -> None:
+def struck(kafka: str, server: PostgresServer, folder: Path, case: tuple[str, str, Step, str]) -> None:
     """The first worker is struck, the second takes over; a frozen one wakes once that has gone on."""
     guarantee, how, step, kind = case
-    shop = Shop(kafka, f"shop-{'-'.join(case)}", folder, database(kind, folder / "db"), guarantee)
+    shop = Shop(kafka, f"shop-{'-'.join(case)}", folder, database(kind, folder / "db", server), guarantee)
     shop.add(400)
     number = signal.SIGKILL if how == "kill" else signal.SIGSTOP
     with shop.worker("first", (step, 3, number)) as first:
@@ -64,10 +75,13 @@ def struck(kafka: str, folder: Path, case: tuple[str, str, Step, str]) -> None:
 
 
 @pytest.fixture(scope="module")
-def running(kafka: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[object, Future[None]]]:
+def running(
+    kafka: str, server: PostgresServer, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[dict[object, Future[None]]]:
     """Every case at once."""
     with ThreadPoolExecutor(len(CASES)) as pool:
-        yield {case: pool.submit(struck, kafka, tmp_path_factory.mktemp("shop") / "it", case) for case in CASES}
+        folders = {case: tmp_path_factory.mktemp("shop") / "it" for case in CASES}
+        yield {case: pool.submit(struck, kafka, server, folders[case], case) for case in CASES}
 
 
 @pytest.mark.parametrize("case", CASES, ids=" ".join)
@@ -77,17 +91,19 @@ def test_every_row_once(case: tuple[str, str, Step, str], running: dict[object, 
 
 @pytest.mark.long
 @pytest.mark.parametrize("case", LONG, ids=" ".join)
-def test_every_row_once_long(case: tuple[str, str, Step, str], kafka: str, tmp_path: Path) -> None:
-    struck(kafka, tmp_path / "it", case)
+def test_every_row_once_long(
+    case: tuple[str, str, Step, str], kafka: str, server: PostgresServer, tmp_path: Path
+) -> None:
+    struck(kafka, server, tmp_path / "it", case)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("seed", range(3))
-def test_random_strikes(kind: str, seed: int, kafka: str, tmp_path: Path) -> None:
+def test_random_strikes(kind: str, seed: int, kafka: str, server: PostgresServer, tmp_path: Path) -> None:
     """Two workers, struck at any moment for a minute and a half."""
     rng = random.Random(seed)
-    shop = Shop(kafka, f"storm-{kind}-{seed}", tmp_path / "it", database(kind, tmp_path / "db"), "exactly_once")
+    shop = Shop(kafka, f"storm-{kind}-{seed}", tmp_path / "it", database(kind, tmp_path / "db", server), "exactly_once")
     workers = {name: shop.worker(name) for name in "ab"}
     deadline = time.monotonic() + 90
     try:

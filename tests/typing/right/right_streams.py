@@ -152,6 +152,7 @@ assert_type(found.timeouts, ps.KStream[str, dict[str, list[Bid]]])
 bids.repartition(by=lambda key, bid, partitions: bid.auction % partitions).to("by-auction")
 bids.to(lambda key, bid: "dear" if bid.price > 100 else "cheap", topics=["dear", "cheap"], value=Bid)
 
+bids.sink(connectors.PostgresSink("bids", conninfo="dbname=shop", key=("id", "at")), name="to-postgres")
 bids.sink(connectors.SqliteSink("bids", path="bids.db", key="id"), name="bids")
 
 

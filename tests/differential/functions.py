@@ -11,6 +11,8 @@ FUNCTIONS: dict[str, str] = {
     "c_to_null": "lambda v: None if v is not None and S(v)[0] == 'c' else v",
     "key_tagged": "lambda k, v: S(k) + '/' + S(v)",
     "pieces": "lambda v: [] if v is None else v.split('.')",
+    "parts": "lambda v: v.split(',')",
+    "always_x": "lambda v: 'x'",
     "twice": "lambda v: [S(v), S(v) + '!']",
     "key_twice": "lambda k, v: [S(k) + '/' + S(v), S(v)]",
     # keys, and pairs of key and value
@@ -49,6 +51,7 @@ FUNCTIONS: dict[str, str] = {
     "least": "lambda a, v: a if S(a) <= S(v) else v",
     "newest": "lambda a, v: v",
     "chain_or_null": "lambda a, v: None if len(S(a)) > 8 else a + ',' + v",
+    "to_null": "lambda a, v: None",
     "unchain": "lambda a, v: S(a) + ',-' + S(v)",
     "append": "lambda k, v, a: S(a) + '+' + S(v)",
     "append_keyed": "lambda k, v, a: S(a) + '+' + S(k) + S(v)",

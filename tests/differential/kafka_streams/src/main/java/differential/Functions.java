@@ -52,6 +52,8 @@ final class Functions {
         KNOWN.put("c_to_null", a -> "c".equals(letter(a[0])) ? null : a[0]);
         KNOWN.put("key_tagged", a -> text(a[0]) + "/" + text(a[1]));
         KNOWN.put("pieces", a -> a[0] == null ? List.of() : List.of((Object[]) text(a[0]).split("\\.")));
+        KNOWN.put("parts", a -> List.of((Object[]) text(a[0]).split(",")));
+        KNOWN.put("always_x", a -> "x");
         KNOWN.put("twice", a -> List.of(text(a[0]), text(a[0]) + "!"));
         KNOWN.put("key_twice", a -> List.of(text(a[0]) + "/" + text(a[1]), text(a[1])));
     }
@@ -106,6 +108,7 @@ final class Functions {
         KNOWN.put("least", a -> text(a[0]).compareTo(text(a[1])) <= 0 ? a[0] : a[1]);
         KNOWN.put("newest", a -> a[1]);
         KNOWN.put("chain_or_null", a -> text(a[0]).length() > 8 ? null : a[0] + "," + a[1]);
+        KNOWN.put("to_null", a -> null);
         KNOWN.put("unchain", a -> a[0] + ",-" + a[1]);
         KNOWN.put("append", a -> text(a[2]) + "+" + text(a[1]));
         KNOWN.put("append_keyed", a -> text(a[2]) + "+" + text(a[0]) + text(a[1]));

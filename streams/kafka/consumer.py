@@ -28,7 +28,7 @@ from penstock.streams.kafka.asking import answered
 from penstock.streams.kafka.client_log import client_logger
 from penstock.streams.kafka.errors import error_of, translate, translated
 from penstock.streams.kafka.leaving import EVENTS_MAX, settle
-from penstock.streams.kafka.log_ends import EpochProbe, leader_epochs, watermarks
+from penstock.streams.kafka.log_ends import EpochProbe, from_leaders, leader_epochs, watermarks
 from penstock.streams.kafka.native import open_reader
 from penstock.streams.kafka.native_reader import SERVE_INTERVAL_S, NativeReader
 from penstock.streams.kafka.reading_errors import ReadingErrors, place_of, translating, unreadable
@@ -36,6 +36,7 @@ from penstock.streams.ports.chunk import Chunk
 from penstock.streams.ports.log import Fetched, OffsetAndMetadata
 
 REQUEST_TIMEOUT_S = 60.0
+_LEADERS_S = 10.0  # within a commit, whose transaction has a time-out of its own
 _NO_OFFSET = -1001  # librdkafka's "invalid": no position, nothing committed
 _error: Any = Message.error
 
@@ -461,11 +462,14 @@ class KafkaConsumer:
 
     def watermarks(self, partition: TopicPartition) -> tuple[int, int]:
         """See the port. A partition that has no leader yet is asked again."""
-        return answered(lambda left_s: watermarks(self._open(), partition, left_s), "", self._request_timeout_s)
+        client, limit_s = self._open(), self._request_timeout_s
+        return from_leaders(client, [partition.topic], limit_s, lambda s: watermarks(client, partition, s))
 
     def leader_epochs(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
         """See the port."""
-        return answered(lambda left_s: leader_epochs(self._open(), partitions, left_s), "", self._request_timeout_s)
+        client, limit_s = self._open(), min(self._request_timeout_s, _LEADERS_S)
+        topics = sorted({tp.topic for tp in partitions})
+        return from_leaders(client, topics, limit_s, lambda s: leader_epochs(client, partitions, s))
 
     def holds(self, partition: TopicPartition, offset: int, epoch: int) -> bool:
         """See the port. Another client asks."""

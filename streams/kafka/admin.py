@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
-from typing import Any
+from typing import Any, TypeVar
 
 import confluent_kafka
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicCollection
@@ -20,7 +20,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # exported th
 
 from penstock.state.errors import IncompatibleError, PenstockError, RetriableError, UserError
 from penstock.state.log import TopicPartition
-from penstock.streams.kafka.asking import answered, has_code
+from penstock.streams.kafka.asking import answered, answered_by_successor, has_code
 from penstock.streams.kafka.client_log import client_logger
 from penstock.streams.kafka.connection_causes import ConnectionCauses
 from penstock.streams.kafka.coordinator_requests import COORDINATOR_TIMEOUT_S, CoordinatorClient
@@ -35,6 +35,7 @@ CONTACT_S = 5.0
 GROUP_ATTEMPT_S = 5.0
 """How long one attempt to describe a group waits: the client does not ask a coordinator again that was away when asked."""
 _SETTLE_STEP_S = 0.05
+T = TypeVar("T")
 _NEWER = "message.timestamp.after.max.ms"
 
 
@@ -65,13 +66,19 @@ class KafkaAdmin:
         doing = "looking for a broker"
         answered(lambda left_s: self._causes.metadata(self._client, self._servers, left_s), doing, CONTACT_S, explained)
 
+    def _asked(self, ask: Callable[[float], T], doing: str) -> T:
+        """The client sends most requests to the broker that it knows as the controller."""
+        return answered_by_successor(
+            ask, doing, self._request_timeout_s, lambda given_s: self._client.list_topics(timeout=given_s)
+        )
+
     def cluster_id(self) -> str:
         """See the port."""
 
         def ask(left_s: float) -> str:
             return str(self._client.describe_cluster(request_timeout=left_s).result().cluster_id)
 
-        return answered(ask, "asking for the cluster id", self._request_timeout_s)
+        return self._asked(ask, "asking for the cluster id")
 
     def partition_counts(self, topics: Sequence[str]) -> dict[str, int]:
         """See the port."""
@@ -117,7 +124,7 @@ class KafkaAdmin:
                         raise
             return out
 
-        return answered(ask, f"describing topics {', '.join(names)}", self._request_timeout_s)
+        return self._asked(ask, f"describing topics {', '.join(names)}")
 
     def topic_config(self, topic: str) -> dict[str, str]:
         """See the port. Raises ``UnknownTopicError``."""
@@ -132,7 +139,7 @@ class KafkaAdmin:
                     raise UnknownTopicError(topic, err.str()) from exc
                 raise
 
-        entries = answered(ask, f"reading the settings of topic {topic}", self._request_timeout_s)
+        entries = self._asked(ask, f"reading the settings of topic {topic}")
         return {name: entry.value for name, entry in entries.items() if entry.value is not None}
 
     def set_topic_config(self, topic: str, config: Mapping[str, str]) -> None:
@@ -146,7 +153,7 @@ class KafkaAdmin:
             self._client.incremental_alter_configs([resource], request_timeout=left_s)[resource].result()
 
         doing = f"setting {', '.join(f'{name}={value}' for name, value in config.items())} of topic {topic}"
-        answered(ask, doing, self._request_timeout_s)
+        self._asked(ask, doing)
 
     def create_topics(self, topics: Sequence[TopicSpec]) -> None:
         """See the port. Returns when the new topics can be described."""
@@ -182,7 +189,7 @@ class KafkaAdmin:
                         raise
             return refused
 
-        return answered(ask, f"creating topics {', '.join(s.name for s in specs)}", self._request_timeout_s)
+        return self._asked(ask, f"creating topics {', '.join(s.name for s in specs)}")
 
     def _settled(self, names: Sequence[str]) -> dict[str, int]:
         """Return partition counts once the brokers know all of the topics."""
@@ -224,7 +231,7 @@ class KafkaAdmin:
         def ask(left_s: float) -> Any:
             return self._client.list_topics(timeout=left_s).topics
 
-        found = answered(ask, "listing the topics", self._request_timeout_s)
+        found = self._asked(ask, "listing the topics")
         return {name: len(topic.partitions) for name, topic in found.items() if name.startswith(prefix)}
 
     def groups(self, prefix: str) -> list[str]:
@@ -236,7 +243,7 @@ class KafkaAdmin:
                 raise found.errors[0]
             return found.valid
 
-        found = answered(ask, "listing the groups", self._request_timeout_s)
+        found = self._asked(ask, "listing the groups")
         return [group.group_id for group in found if group.group_id.startswith(prefix)]
 
     def group_members(self, group: str) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Collection
 from typing import TypeVar
@@ -12,6 +13,7 @@ from penstock.state.errors import PenstockError, RetriableError
 from penstock.streams.kafka.errors import error_of, translated
 
 _PAUSE_S = 0.1
+_FIRST_S = 2.0
 _LEAST_S = 5.0  # the shortest attempt: a healthy but busy broker may need that long
 T = TypeVar("T")
 Translate = Callable[[KafkaException], PenstockError]
@@ -40,6 +42,31 @@ def answered(ask: Callable[[float], T], doing: str, timeout_s: float, translate:
             if last:
                 raise
         time.sleep(_PAUSE_S)
+
+
+def answered_by_successor(
+    ask: Callable[[float], T], doing: str, timeout_s: float, look: Callable[[float], object]
+) -> T:
+    """As ``answered``, for a request to one certain broker: a partition's leader, or the controller.
+
+    The client sends it to the broker that it knows as such. If that one is away, the request waits for it until its own
+    timeout, and nobody looks for the successor. So the first attempt is short, later ones are longer, for busy brokers,
+    and ``look(timeout_s)`` refreshes the client's metadata in between.
+    """
+    attempt_s = _FIRST_S
+
+    def attempt(left_s: float) -> T:
+        nonlocal attempt_s
+        given_s, attempt_s = min(left_s, attempt_s), attempt_s * 2
+        try:
+            return ask(given_s)
+        except (KafkaException, RetriableError) as exc:
+            if isinstance(exc, RetriableError) or isinstance(translated(exc, doing), RetriableError):
+                with contextlib.suppress(KafkaException):  # then the next attempt fails, too
+                    look(given_s)
+            raise
+
+    return answered(attempt, doing, timeout_s)
 
 
 def has_code(exc: KafkaException, codes: Collection[int]) -> bool:

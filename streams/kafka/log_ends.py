@@ -7,7 +7,6 @@ own does that, with nothing to fetch: it is made at the first question, since a 
 
 from __future__ import annotations
 
-import contextlib
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
@@ -17,14 +16,13 @@ from confluent_kafka import Consumer, KafkaError, KafkaException
 
 from penstock.state.errors import RetriableError
 from penstock.state.log import TopicPartition
-from penstock.streams.kafka.asking import answered
+from penstock.streams.kafka.asking import answered_by_successor
 from penstock.streams.kafka.client_log import client_logger
 from penstock.streams.kafka.errors import translate
 from penstock.streams.kafka.reading_errors import translating
 
 _LATEST = -1
 _TURN_S = 0.1
-_FIRST_S = 1.0
 T = TypeVar("T")
 PROBE_CONFIG = {
     "group.id": "penstock-epochs",
@@ -37,26 +35,14 @@ PROBE_CONFIG = {
 
 
 def from_leaders(client: Consumer, topic_names: Sequence[str], timeout_s: float, ask: Callable[[float], T]) -> T:
-    """Return ``ask(attempt_s)``, repeated until ``timeout_s`` is over.
+    """Return ``ask(attempt_s)``, repeated until ``timeout_s`` is over: see ``answered_by_successor``. Raises what ``ask``
+    raises: ``RetriableError`` when the time is over."""
 
-    The client sends such a request to the leader that it knows. If that broker is away, the request waits for it until its
-    own timeout, and nobody looks for the new leader. So the first attempt is short, later ones are longer, for busy
-    brokers, and the leaders are looked up in between. Raises what ``ask`` raises: ``RetriableError`` when the time is over.
-    """
-    attempt_s = _FIRST_S
+    def look(given_s: float) -> None:
+        for name in topic_names:
+            client.list_topics(name, timeout=given_s)
 
-    def attempt(left_s: float) -> T:
-        nonlocal attempt_s
-        given_s, attempt_s = min(left_s, attempt_s), attempt_s * 2
-        try:
-            return ask(given_s)
-        except RetriableError:
-            for name in topic_names:
-                with contextlib.suppress(KafkaException):  # then the next attempt fails, too
-                    client.list_topics(name, timeout=given_s)
-            raise
-
-    return answered(attempt, "", timeout_s)
+    return answered_by_successor(ask, "", timeout_s, look)
 
 
 def watermarks(client: Consumer, partition: TopicPartition, timeout_s: float) -> tuple[int, int]:

@@ -1,4 +1,5 @@
-"""What is asked of a partition's leader is asked of the next one if that broker is gone, within the time for one request."""
+"""What is asked of a partition's leader, or of the controller, is asked of the next one if that broker is gone, within the
+time for one request."""
 
 from __future__ import annotations
 
@@ -8,10 +9,12 @@ import pytest
 from confluent_kafka import Producer
 
 from penstock.state.log import TopicPartition
-from penstock.streams.kafka.client_config import consumer_config
+from penstock.streams.kafka.admin import KafkaAdmin
+from penstock.streams.kafka.client_config import admin_config, consumer_config
 from penstock.streams.kafka.consumer import KafkaConsumer
-from penstock.streams.kafka.embedded import EmbeddedKafka
+from tests.chaos.cluster import ChaosCluster
 from tests.chaos.log_reading import LogReader
+from tests.integration.worker.application import until
 
 BROKERS = 3
 LIMIT_S = 20.0
@@ -20,12 +23,12 @@ FAST = {"broker.session.timeout.ms": "3000", "broker.heartbeat.interval.ms": "50
 
 
 @pytest.fixture(scope="module")
-def cluster() -> Iterator[EmbeddedKafka]:
-    with EmbeddedKafka(BROKERS, heap="224m", configs=FAST) as kafka:
+def cluster() -> Iterator[ChaosCluster]:
+    with ChaosCluster(BROKERS, FAST) as kafka:
         yield kafka
 
 
-def test_the_next_leader_answers(cluster: EmbeddedKafka) -> None:
+def test_the_next_one_answers(cluster: ChaosCluster) -> None:
     reader = LogReader(cluster.bootstrap_servers)
     topics = [f"moved-{n}" for n in range(2)]
     reader.create(topics, 1, BROKERS, min_insync_replicas="2")
@@ -33,13 +36,17 @@ def test_the_next_leader_answers(cluster: EmbeddedKafka) -> None:
     for topic in topics:
         writer.produce(topic, b"v", partition=0)
     assert writer.flush(60) == 0
-    config = consumer_config(cluster.bootstrap_servers, "moved", {})
+    config = consumer_config(cluster.clients, "moved", {})
     consumer = KafkaConsumer(config, request_timeout_s=LIMIT_S)
     places = [TopicPartition(topic, 0) for topic in topics]
     before = consumer.leader_epochs(places)
     assert all(consumer.watermarks(tp) == (0, 1) for tp in places)
     broker = reader.admin.list_topics(topics[0], timeout=20).topics[topics[0]].partitions[0].leader
+    admin = KafkaAdmin(admin_config(cluster.clients, {}), request_timeout_s=LIMIT_S)
+    until("the broker is taken for the controller", lambda: admin._client.list_topics().controller_id == broker)
+    assert admin.topic_config(topics[0])["min.insync.replicas"] == "2"
     cluster.kill_broker(broker)
+    assert admin.topic_config(topics[0])["min.insync.replicas"] == "2"
     assert consumer.watermarks(places[0]) == (0, 1)
     after = consumer.leader_epochs(places)
     assert after[places[0]] > before[places[0]]

@@ -36,7 +36,7 @@ from penstock.streams.ports.chunk import Chunk
 from penstock.streams.ports.log import Fetched, OffsetAndMetadata
 
 REQUEST_TIMEOUT_S = 60.0
-_LEADERS_S = 10.0  # within a commit, whose transaction has a time-out of its own
+_LEADERS_S = 10.0  # within a commit, whose transaction has its own timeout
 _NO_OFFSET = -1001  # librdkafka's "invalid": no position, nothing committed
 _error: Any = Message.error
 

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from penstock.state.serdes.serde import typed_msgpack as typed_msgpack
     from penstock.state.serdes.text_serdes import TEXT_LINE as TEXT_LINE
     from penstock.state.serdes.text_serdes import csv_row as csv_row
+    from penstock.state.serdes.versioned_serde import versioned as versioned
     from penstock.state.stores.store import StoreSpec as StoreSpec
     from penstock.state.stores.typed_stores import KeyValueStore as KeyValueStore
     from penstock.state.stores.typed_stores import KeyWindowStore as KeyWindowStore

@@ -5,8 +5,13 @@ Give a sink to ``KStream.sink``::
     totals = connectors.SqliteSink("totals", path="shop.db", key="city")
     orders.group_by(col("city")).count().to_stream().sink(totals, name="totals")
 
-A ``Sink`` that keeps positions is exactly-once, under either guarantee of the worker. ``penstock.testing`` has the suites of
-tests for sinks of your own.
+A ``Sink`` that keeps positions is exactly-once, under either guarantee of the worker.
+
+Give a source to an ``Ingestion``, and run it with ``penstock ingest MODULE:NAME``::
+
+    orders = connectors.Ingestion("orders-in", connectors.CsvSource("in/*.csv", key="city"), "orders", value=Order)
+
+``penstock.testing`` has the suites of tests for sinks and sources of your own.
 """
 
 from __future__ import annotations
@@ -16,19 +21,50 @@ from typing import TYPE_CHECKING
 from penstock.topologies.operator_api.external_sinks import Sink, SinkPartition, SinkRows, SinkWriter
 
 if TYPE_CHECKING:
+    from penstock.streams.connectors.file_sources import CsvSource, JsonLinesSource
+    from penstock.streams.connectors.ingestion import Ingestion
+    from penstock.streams.connectors.parquet_source import ParquetSource
     from penstock.streams.connectors.postgres_sink import PostgresSink
+    from penstock.streams.connectors.source import Source, SourceBatch, SourceReader, SourceRecord
     from penstock.streams.connectors.sqlite_sink import SqliteSink
     from penstock.streams.connectors.table_rows import TableRow
+    from penstock.streams.connectors.webhook_source import WebhookSource
 
-__all__ = ["PostgresSink", "Sink", "SinkPartition", "SinkRows", "SinkWriter", "SqliteSink", "TableRow"]
+__all__ = [
+    "CsvSource",
+    "Ingestion",
+    "JsonLinesSource",
+    "ParquetSource",
+    "PostgresSink",
+    "Sink",
+    "SinkPartition",
+    "SinkRows",
+    "SinkWriter",
+    "Source",
+    "SourceBatch",
+    "SourceReader",
+    "SourceRecord",
+    "SqliteSink",
+    "TableRow",
+    "WebhookSource",
+]
 
 _HOMES = {
+    "CsvSource": "penstock.streams.connectors.file_sources",
+    "Ingestion": "penstock.streams.connectors.ingestion",
+    "JsonLinesSource": "penstock.streams.connectors.file_sources",
+    "ParquetSource": "penstock.streams.connectors.parquet_source",
     "PostgresSink": "penstock.streams.connectors.postgres_sink",
+    "Source": "penstock.streams.connectors.source",
+    "SourceBatch": "penstock.streams.connectors.source",
+    "SourceReader": "penstock.streams.connectors.source",
+    "SourceRecord": "penstock.streams.connectors.source",
     "SqliteSink": "penstock.streams.connectors.sqlite_sink",
     "TableRow": "penstock.streams.connectors.table_rows",
+    "WebhookSource": "penstock.streams.connectors.webhook_source",
 }
 """Loaded when they are used first: each needs the library of its system."""
-_EXTRAS = {"PostgresSink": "postgres"}
+_EXTRAS = {"ParquetSource": "parquet", "PostgresSink": "postgres"}
 
 
 def __getattr__(name: str) -> object:

@@ -13,6 +13,7 @@ from penstock.streams.testing.contracts.snapshot_repository import (  # noqa: E4
     RepositoryWorld,
     SnapshotRepositoryContract,
 )
+from penstock.streams.testing.contracts.source import SourceContract  # noqa: E402
 from penstock.streams.testing.contracts.state_backend import (  # noqa: E402
     DurableBackendContract,
     StateBackendContract,
@@ -29,6 +30,7 @@ __all__ = [
     "RepositoryWorld",
     "SinkContract",
     "SnapshotRepositoryContract",
+    "SourceContract",
     "StateBackendContract",
     "TopologyTestDriver",
 ]

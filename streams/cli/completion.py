@@ -84,7 +84,7 @@ def bash(tree: dict[str, CompletionWords]) -> str:
         [
             "_penstock() {",
             '  local cur="${COMP_WORDS[COMP_CWORD]}" prev="${COMP_WORDS[COMP_CWORD-1]}" path="" word',
-            '  for word in "${COMP_WORDS[@]:1:COMP_CWORD-1}"; do',
+            '  for word in "${COMP_WORDS[@]:1:$((COMP_CWORD-1))}"; do',
             '    case "$path/$word" in',
             *(f"      {shlex.quote('/'.join(p.rpartition(' ')[::2]))}) path={shlex.quote(p)};;" for p in tree if p),
             "    esac",

@@ -51,6 +51,7 @@ COMMANDS = (
     ),
     Command("reset", f"{_CLI}.reset", "have an application begin again, with empty stores", waits=True),
     Command("produce", f"{_CLI}.produce", "write lines of standard input to a topic"),
+    Command("ingest", f"{_CLI}.ingest", "write the records of files or a service to a topic"),
     Command("consume", f"{_CLI}.consume", "print the records of a topic"),
     Command("tail", f"{_CLI}.tail", "follow several topics in the order of their records' timestamps"),
     Command("dlq", f"{_CLI}.dlq", "list dead letters, send them back, or drop them", waits=True),

@@ -16,7 +16,7 @@ from penstock.streams.connectors.sql_statements import PLACE, POSITIONS, column,
 from penstock.streams.connectors.table_rows import TableRow
 from penstock.topologies.operator_api.external_sinks import SinkPartition
 
-Statement = tuple[str, list[Any]]
+BoundStatement = tuple[str, list[Any]]
 
 MAKE_POSITIONS = (
     f"CREATE TABLE IF NOT EXISTS {POSITIONS} (application_id text, sink text, topic text, topic_id text, "
@@ -49,7 +49,7 @@ UNIQUE = (
 """The columns of each index that an upsert can go by."""
 
 
-def session(settings: dict[str, str]) -> Statement:
+def session(settings: dict[str, str]) -> BoundStatement:
     """Set these in the session. And a commit that the server may forget would put the position behind Kafka's."""
     calls = ", ".join("set_config(%s, %s, false)" for _ in settings)
     durable = (
@@ -67,7 +67,7 @@ class Move:
     start: int
     stop: int
 
-    def statement(self) -> Statement:
+    def statement(self) -> BoundStatement:
         """Returns one row if the position moved, none otherwise."""
         return _MOVE, [self.stop, *self.partition, self.generation, self.start]
 
@@ -81,7 +81,7 @@ class TableStatements:
     appends: bool
     columns: tuple[str, ...]
 
-    def whole(self, rows: Sequence[TableRow], move: Move) -> Statement:
+    def whole(self, rows: Sequence[TableRow], move: Move) -> BoundStatement:
         """Move the position and, if it moved, apply the rows. Returns how many positions moved. The rows have the effect of
         one after the other, except that the constraints of the table see them all at once."""
         sql, values = move.statement()
@@ -93,7 +93,7 @@ class TableStatements:
             values.append(as_json(map(self._given, some)))
         return f"WITH {', '.join(parts)} SELECT count(*)::int FROM moved", values
 
-    def single(self, row: TableRow) -> Statement:
+    def single(self, row: TableRow) -> BoundStatement:
         """Apply a row."""
         change = RowChange(row.key, row.columns)
         return self._change(change, ""), [as_json([self._given(change)])]

@@ -1,9 +1,9 @@
-"""A feed that keeps the order in which records were given, whatever their times and topics say.
+"""A feed that keeps the order in which records were given, regardless of their times and topics.
 
 Tests and the conformance harness give a task its records in the order that a case names. Every record has a *label*, a
 number that grows with the piped input; a record that another task wrote has the label of its cause. The feed takes the
-lowest label first (ties: what was added first), so that what comes through a repartition topic stands between the
-records of other topics where record-by-record processing would have put it.
+lowest label first, and of equal ones the one that was added first. So a record that comes through a repartition topic is
+taken when record-by-record processing would have taken it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Node = TypeVar("Node")
 
 
 class ArrivalFeed(Feed):
-    """See the module. ``labels`` holds those of each topic's records by offset; it may grow. ``bound``: records with
+    """See the module. ``labels``: by topic, the label of the record at each offset; it may grow. ``bound``: records with
     higher labels wait (``None``: none do)."""
 
     def __init__(self, topics: Sequence[str], positions: dict[str, int], labels: Mapping[str, Sequence[int]]) -> None:
@@ -95,7 +95,7 @@ def in_dependency_order(nodes: Sequence[Node], edges: Iterable[tuple[Node, Node]
     groups: list[list[Node]] = []
     left = list(order)
     while left:
-        # whatever nothing else that is left leads to, together with what it shares a loop with
+        # the first node that no other remaining node leads to, except nodes of its own loop; the loop is the group
         first = next(n for n in left if all(m in reach[n] for m in left if n in reach[m] and m is not n))
         group = [n for n in left if n is first or (n in reach[first] and first in reach[n])]
         groups.append(group)

@@ -1,4 +1,4 @@
-"""Questions to the world outside, as the test driver puts them."""
+"""External calls of the test driver."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from penstock.topologies.operator_api.operator import CallResult, ExternalCall
 
 
 class DriverCallExecutor:
-    """Asks as the options say, and awaits ``async`` functions as a worker does."""
+    """Makes calls with the executor of the options. ``async`` functions run in an event loop, as in a worker."""
 
     def __init__(self, call_executor: CallExecutor) -> None:
         self._call_executor = call_executor

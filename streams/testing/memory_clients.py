@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from penstock.state.errors import PenstockError, RetriableError, TaskMigratedError, UserError
 from penstock.state.log import TopicPartition
 from penstock.streams.ports.chunk import Chunk
-from penstock.streams.ports.log import Asked, Deletion, Fetched, OffsetAndMetadata, TopicSpec
+from penstock.streams.ports.log import Asked, Deletion, Fetched, OffsetAndMetadata, OnPartitions, TopicSpec
 from penstock.streams.ports.log_errors import OffsetOutOfRangeError, UnknownTopicError
 from penstock.streams.testing.memory_groups import GroupToken, Member
 from penstock.streams.testing.memory_log import LogEntry, MemoryLog
 from penstock.streams.testing.memory_producer import MemoryProducer
 
 __all__ = ["MemoryAdmin", "MemoryConsumer", "MemoryProducer"]
-
-Callback = Callable[[Sequence[TopicPartition]], None]
 
 
 @dataclasses.dataclass
@@ -35,7 +33,8 @@ class MemoryConsumer:
     """``LogConsumer`` on a ``MemoryLog``. ``poll`` never waits; ``poll_interval_max_ms`` is in the log's time. A member that
     was removed learns of it ``late_polls`` polls late, as from the answer to a heartbeat, and reads on until then; the first
     of these polls gives nothing. ``stable_positions=False``: ``committed`` does not look at open transactions, as for
-    readers of uncommitted records. ``late_chunks``: what was fetched before ``on_assign`` paused a partition still comes."""
+    readers of uncommitted records. ``late_chunks``: what was fetched before ``on_assign`` paused a partition still comes.
+    ``instance_id`` makes the membership static."""
 
     def __init__(
         self,
@@ -47,8 +46,10 @@ class MemoryConsumer:
         client_id: str = "",
         stable_positions: bool = True,
         late_chunks: bool = False,
+        instance_id: str = "",
     ) -> None:
         self._log = log
+        self._instance_id = instance_id
         self._late_chunks = late_chunks
         self._client_id = client_id
         self._stable_positions = stable_positions
@@ -58,13 +59,15 @@ class MemoryConsumer:
         self._reading: dict[TopicPartition, _Reading] = {}
         self._topics: tuple[str, ...] = ()
         self._member: Member | None = None
-        self._callbacks: tuple[Callback, Callback, Callback] | None = None
+        self._callbacks: tuple[OnPartitions, OnPartitions, OnPartitions] | None = None
         self._offered: set[TopicPartition] | None = None
         self._failure: PenstockError | None = None
         self._turn = 0
         self._closed = False
 
-    def subscribe(self, topics: Sequence[str], *, on_assign: Callback, on_revoke: Callback, on_lost: Callback) -> None:
+    def subscribe(
+        self, topics: Sequence[str], *, on_assign: OnPartitions, on_revoke: OnPartitions, on_lost: OnPartitions
+    ) -> None:
         """See the port."""
         self._check_open()
         self._topics = tuple(topics)
@@ -73,7 +76,9 @@ class MemoryConsumer:
 
     def _join(self) -> None:
         group = self._log.group(self._group)
-        self._member = group.join(self._topics, self._poll_interval_max_ms, self._log.now_ms, self._client_id)
+        self._member = group.join(
+            self._topics, self._poll_interval_max_ms, self._log.now_ms, self._client_id, self._instance_id
+        )
 
     def _take_part(self) -> None:
         """What the group has to say to this member, callbacks included."""
@@ -88,6 +93,7 @@ class MemoryConsumer:
                 self._ignorant -= 1
                 return
             self._ignorant = self._late_polls
+            group.check_instance(self._member.member_id, self._instance_id)
             self._give_up(on_lost)
             self._join()
         member = self._member
@@ -104,7 +110,7 @@ class MemoryConsumer:
             if member.assignment:
                 self._accept(member.assignment, on_assign)
 
-    def _give_up(self, callback: Callback) -> None:
+    def _give_up(self, callback: OnPartitions) -> None:
         mine = sorted(self._reading)
         try:
             if mine:
@@ -112,7 +118,7 @@ class MemoryConsumer:
         finally:
             self._reading.clear()
 
-    def _accept(self, partitions: Sequence[TopicPartition], on_assign: Callback) -> None:
+    def _accept(self, partitions: Sequence[TopicPartition], on_assign: OnPartitions) -> None:
         self._offered = set()
         try:
             on_assign(partitions)
@@ -247,7 +253,7 @@ class MemoryConsumer:
         """See the port."""
         if self._member is None:
             return GroupToken(self._group, -1, "")
-        return GroupToken(self._group, self._member.generation, self._member.member_id)
+        return GroupToken(self._group, self._member.generation, self._member.member_id, self._instance_id)
 
     def watermarks(self, partition: TopicPartition) -> tuple[int, int]:
         """See the port."""
@@ -271,7 +277,7 @@ class MemoryConsumer:
         if not self._closed:
             self._closed = True
             self._reading.clear()
-            if self._member is not None:
+            if self._member is not None and not self._instance_id:
                 self._log.group(self._group).leave(self._member)
 
     def _check_open(self) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from penstock.state.errors import PenstockError, TaskMigratedError
+from penstock.state.errors import PenstockError, TaskMigratedError, UserError
 from penstock.state.log import Headers, TopicPartition
 from penstock.state.serdes.partitioner import partition_for
 from penstock.streams.ports.log import AbortableError, OffsetAndMetadata, ProducerRetiredError, UnknownOutcomeError
@@ -174,7 +174,7 @@ class MemoryProducer:
         token = GroupToken(group, -1, "") if isinstance(group, str) else group
         try:
             self._log.group(token.group).check(token)
-        except TaskMigratedError as exc:
+        except (TaskMigratedError, UserError) as exc:
             self._refused = exc
             raise
         transaction = self._log.transaction(self._id(), self._epoch, self._transaction_timeout_ms)

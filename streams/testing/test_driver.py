@@ -46,7 +46,7 @@ from penstock.topologies.graph.topology import GraphBuilder, Topology
 if TYPE_CHECKING:
     from penstock.topologies.dsl.builder import StreamsBuilder
 
-OpenBackend = Callable[[TaskId, Sequence[StoreSpec]], StateBackend]
+OpenTaskBackend = Callable[[TaskId, Sequence[StoreSpec]], StateBackend]
 
 
 class TopologyTestDriver:
@@ -60,7 +60,7 @@ class TopologyTestDriver:
         partitions: int = 1,
         options: TaskOptions | None = None,
         auto_commit: bool = True,
-        open_backend: OpenBackend | None = None,
+        open_backend: OpenTaskBackend | None = None,
         arrival_order: bool = False,
         columns: bool = False,
     ) -> None:

@@ -134,6 +134,23 @@ class LogGroupsContract:
         assert [kind for kind, _ in member.told][:3] == ["assign", "lost", "assign"]
         member.consumer.commit({tp: OffsetAndMetadata(20, "")})
 
+    def test_twin_takes_the_place_of_a_static_member_and_fences_it(self, world: World) -> None:
+        name, group = filled(world, 2), world.name("group")
+        first = Membership(world.consumer(group, instance_id="one"), [name])
+        until(lambda: len(first.mine) == 2, first.poll)
+        second = Membership(world.consumer(group, instance_id="one"), [name])
+        until(lambda: len(second.mine) == 2, second.poll)
+        producer = world.producer(world.name("tx"))
+        producer.init_transactions(60)
+        producer.begin()
+        position = {min(first.mine): OffsetAndMetadata(3, "")}
+        with pytest.raises(UserError, match="same group_instance_id"):
+            producer.send_offsets(position, first.token, 60)
+        with pytest.raises(UserError, match="same group_instance_id"):
+            until(lambda: False, first.poll)
+        second.consumer.commit(position)
+        assert second.consumer.committed(list(position)) == position
+
     def test_outsider_cannot_commit_while_there_are_members(self, world: World) -> None:
         name, group = filled(world, 1), world.name("group")
         tp = TopicPartition(name, 0)

@@ -34,8 +34,9 @@ class World(ABC):
         self._opened: list[Any] = []
 
     @abstractmethod
-    def consumer(self, group: str, *, hasty: bool = False) -> LogConsumer:
-        """A consumer of committed records, given up after ``PATIENT_MS`` without a poll; ``hasty``: after ``HASTY_MS``."""
+    def consumer(self, group: str, *, hasty: bool = False, instance_id: str = "") -> LogConsumer:
+        """A consumer of committed records, given up after ``PATIENT_MS`` without a poll; ``hasty``: after ``HASTY_MS``;
+        ``instance_id``: a static member."""
 
     @abstractmethod
     def producer(self, transactional_id: str | None = None) -> LogProducer:

@@ -41,11 +41,15 @@ def main() -> int:
     parser.add_argument(
         "--spare", nargs="+", default=[], metavar="WORKER", help="never kill these, w0 to w3: freeze them only"
     )
+    parser.add_argument(
+        "--setting", nargs="+", default=[], metavar="NAME=VALUE", help="of every worker: memory_max_bytes=201326592"
+    )
     parser.add_argument("--no-ledger", action="store_true", help="write no row")
     args = parser.parse_args()
     results: list[RunResult] = []
     void = 0
     weights = {"broker": args.broker_weight}
+    settings = dict(setting.split("=", 1) for setting in args.setting)
     until = time.monotonic() + args.minutes * 60
     folder = ROOT / "var" / "chaos"
     with ChaosCluster() as cluster:
@@ -53,7 +57,7 @@ def main() -> int:
         while time.monotonic() < until and (not args.seeds or len(results) + void < args.seeds):
             try:
                 result = random_run(
-                    cluster, seed, args.guarantee, args.seconds, folder / str(seed), say, weights, args.spare
+                    cluster, seed, args.guarantee, args.seconds, folder / str(seed), say, weights, args.spare, settings
                 )
             except Exception:
                 say(f"seed {seed}, VOID: {traceback.format_exc()}")

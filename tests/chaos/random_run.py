@@ -63,13 +63,18 @@ def random_run(
     say: Callable[[str], None],
     weights: Mapping[str, int] | None = None,
     spared: Collection[str] = (),
+    further: Mapping[str, Any] | None = None,
 ) -> RunResult:
-    """Run once. The folder is removed if all was right. ``spared``: workers that are never killed."""
+    """Run once. The folder is removed if all was right.
+
+    ``spared``: workers that are never killed. ``further``: settings of all workers, over those that the seed draws.
+    """
     rng = random.Random(seed)
     settings = {
         "commit_interval_ms": rng.choice((50, 100, 200, 400)),
         "state_flush_interval_ms": rng.choice((100, 1_000, 3_000)),
         "batch_max_records": rng.choice((20, 200, 2_000)),
+        **(further or {}),
     }
     with Scene(cluster, f"run{seed}", folder, guarantee, seed=seed, **settings) as scene:
         for name, state in WORKERS:

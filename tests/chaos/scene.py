@@ -107,9 +107,18 @@ class Scene:
 
     def await_both(self, limit_s: float = 240.0) -> None:
         """Wait until every worker has tasks that run, and all that was written has come out."""
-        until("each worker has tasks", lambda: all(w.facts("TaskRunning") for w in self.workers), limit_s)
+        self.await_tasks(self.workers, limit_s)
         self.writer.write(100)
         self.converge(limit_s)
+
+    def await_tasks(self, workers: Sequence[WorkerProcess], limit_s: float = 240.0) -> None:
+        """Wait until each of these workers has tasks that run in its present life."""
+
+        def has_tasks(worker: WorkerProcess) -> bool:
+            names = [f["fact"] for f in worker.facts("WorkerStarted", "TaskRunning")]
+            return names.count("WorkerStarted") == worker.lives and names[-1:] == ["TaskRunning"]
+
+        until("each worker has tasks", lambda: all(has_tasks(w) for w in workers), limit_s)
 
     def feed(self, what: str, condition: Callable[[], object], limit_s: float = 180.0) -> None:
         """Write orders, a few at a time, until the condition holds: work for as many commits as that takes."""

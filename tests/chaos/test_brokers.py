@@ -14,8 +14,6 @@ from tests.chaos.quorum import leader_of_quorum
 from tests.chaos.scene import Scene
 from tests.chaos.workers import until
 
-pytestmark = pytest.mark.long
-
 PROGRESS_S = 180.0
 ROLES = ("orders", "per-user-changelog", "counts", "__consumer_offsets", "__transaction_state")
 """Whose leaders are killed: an input, a changelog, an output, the positions, the transactions."""

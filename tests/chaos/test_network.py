@@ -3,6 +3,7 @@ path of a commit. Each case ends with the oracle's judgement of all that was eve
 
 from __future__ import annotations
 
+import signal
 import time
 
 import pytest
@@ -14,8 +15,6 @@ from tests.chaos.log_reading import LogReader
 from tests.chaos.rules import Fault, Side, Weather
 from tests.chaos.scene import Scene
 from tests.chaos.workers import SESSION_TIMEOUT_MS, until
-
-pytestmark = pytest.mark.long
 
 SHORT_S = 3.0
 BEYOND_SESSION_S = SESSION_TIMEOUT_MS / 1000 + 3.0
@@ -203,12 +202,31 @@ def test_torn_connections_are_opened_again(scene: Scene) -> None:
     finish(scene)
 
 
+@pytest.mark.long  # what librdkafka does behind a wrong checksum is not certain
 def test_flipped_bit_in_fetched_records_is_noticed(scene: Scene) -> None:
-    """N8: the checksum of the batch tells; the records are fetched again."""
-    struck(scene, Fault("flip", (Api.FETCH,), "response", client="a", times=5))
+    """N8: the checksum of the batch tells; the records are fetched again, by the worker or by its next life."""
+    fault = scene.cluster.network.sky.fault(Fault("flip", (Api.FETCH,), "response", client="a", times=5))
+    scene.feed("bits were flipped", lambda: outlived(scene, fault))
+    scene.feed_for(3.0)
+    outlived(scene, fault)
     finish(scene)
 
 
+def outlived(scene: Scene, fault: Fault) -> bool:
+    """Whether the fault has struck as often as it should. Workers that it ended are started again.
+
+    librdkafka says that the checksum is wrong, and sometimes reads on in the wrong place: it ends the process by an
+    assertion in rdbuf.c, or reports a record batch of no known format. Nothing is committed then; a supervisor would
+    start the worker again."""
+    for worker in scene.workers:
+        if worker.status not in (None, 0):
+            said = worker.said()
+            assert (worker.status == -signal.SIGABRT and "rd_slice_" in said) or "MagicByte" in said, said
+            worker.start()
+    return fault.spent
+
+
+@pytest.mark.long  # what librdkafka does behind a wrong checksum is not certain
 def test_flipped_bits_do_not_come_in_while_stores_are_restored(
     healthy: ChaosCluster, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
@@ -220,7 +238,7 @@ def test_flipped_bits_do_not_come_in_while_stores_are_restored(
         assert first.stop() == 0
         fault = healthy.network.sky.fault(Fault("flip", (Api.FETCH,), "response", client="b", times=8))
         scene.worker("b")
-        scene.feed("bits were flipped", lambda: fault.spent)
+        scene.feed("bits were flipped", lambda: outlived(scene, fault))
         scene.converge()
         scene.assert_right()
 

@@ -30,9 +30,12 @@ from penstock.streams.runtime.membership_lease import MembershipLease
 from penstock.streams.runtime.runtime import Runtime
 from penstock.streams.runtime.topic_watch import TopicWatch
 from penstock.streams.task import begun_positions
+from penstock.streams.task.external_calls import ExternalCalls
 from penstock.streams.task.own_positions import OwnPositions
 from penstock.streams.task.task import Task
+from penstock.streams.task.task_clock import TaskClock
 from penstock.streams.task.task_stores import TaskStores
+from penstock.streams.testing.memory_groups import MemoryGroup
 from penstock.streams.worker.task_opener import TaskOpener
 from tests.simulation.mutant_table import Found, page, row
 from tests.simulation.swarm.hunt import run_seed
@@ -101,6 +104,14 @@ _UNPROVED = Mutant(
 )
 
 _NO_EPOCHS = Mutant("leaders' epochs are not compared", ChangelogEpochs, "_look", "known != epoch", "False")
+
+_TWINS_STAY = Mutant(
+    "fenced twins of static members join again",
+    MemoryGroup,
+    "check_instance",
+    "if current is not None and",
+    "if False and",
+)
 
 MUTANTS = [
     # the commit
@@ -287,6 +298,16 @@ MUTANTS = [
         "**KEPT_FOR_EVER",
         "'retention.ms': '2000'",
     ),
+    # the journal
+    Mutant(
+        "answers of the world outside are not journaled",
+        ExternalCalls,
+        "ask",
+        "self._note(Answers(self._positions(), operator, encoded))",
+        "pass",
+    ),
+    Mutant("timers follow a clock that goes back", TaskClock, "punctuate", "now_ms <= self.wall_ms or ", ""),
+    Mutant("the journal of a commit is written again", Task, "committed", "self.feed.cuts.clear()", "pass"),
     # the changelogs' own losses
     Mutant(
         "a commit does not see that records were lost",
@@ -312,11 +333,27 @@ MUTANTS = [
         "if self._asked is not None:",
         "return\n    if self._asked is not None:",
     ),
+    Mutant(
+        "the ids of inputs are not compared with those of their positions",
+        Assignment,
+        "_require_same",
+        "if noted.topic_id and",
+        "if False and",
+    ),
     # the group
     Mutant("tasks are kept when the membership is lost", Runtime, "_on_lost", "self._leave(partitions)", "pass"),
     Mutant("work is kept when the membership is lost", Runtime, "_rejoin", "if due_before is None:", "if False:"),
     Mutant("a revocation that fails is not undone", Runtime, "_give_up", "group.roll_back()", "pass"),
     Mutant("the group does not fence fixed workers", FixedFence, "on_joined", "if not due:", "if True:"),
+    _TWINS_STAY,
+    Mutant(
+        "a twin of a static member may commit",
+        MemoryGroup,
+        "check",
+        "token.member_id not in self.members or ",
+        "",
+        _TWINS_STAY,
+    ),
     Mutant(
         "records that come during a restore are lost",
         Runtime,

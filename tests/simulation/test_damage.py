@@ -13,7 +13,7 @@ from penstock.state.errors import StateCorruptedError
 from penstock.state.log import TaskId
 from penstock.state.stores.memory_backend import MemoryBackend
 from penstock.state.stores.store import StateBackend, StoreSpec, StoreWrites
-from penstock.streams.runtime.assignment import Start
+from penstock.streams.runtime.assignment import StartPositions
 from penstock.streams.runtime.commit_group import ABORTS_MAX
 from penstock.streams.runtime.runtime import Runtime
 from penstock.streams.task.task import Task
@@ -143,7 +143,7 @@ def test_damage_that_is_met_when_a_task_begins(monkeypatch: pytest.MonkeyPatch, 
     outputs, stores = undisturbed()
     opened, left = Runtime._open_task, [times]
 
-    def open_task(runtime: Runtime, task_id: TaskId, backend: StateBackend, start: Start) -> Task:
+    def open_task(runtime: Runtime, task_id: TaskId, backend: StateBackend, start: StartPositions) -> Task:
         if task_id == TaskId(0, 1) and left[0]:
             left[0] -= 1
             backend.damaged = "an operator met a bad block"

@@ -8,6 +8,7 @@ import pytest
 
 from tests.simulation.mutants import MUTANTS, PAGE, Mutant
 from tests.simulation.swarm.hunt import report, run_seed, shrink
+from tests.simulation.swarm.losses import BY_KIND
 from tests.simulation.swarm.plans import plan_of
 
 SEEDS = 500
@@ -20,6 +21,8 @@ REACHED = (
     "snapshot",
     "compact",
     "twin",
+    "static_twin",
+    "make_again",
     "elect",
 )
 """Faults that must strike, and facts that workers must report, in at least ``SEEDS_EACH`` seeds of a shard."""
@@ -32,7 +35,7 @@ def test_no_seed_breaks_an_invariant(shard: int) -> None:
     for seed in range(shard, SEEDS, SHARDS):
         result = run_seed(seed)
         assert result.wrong is None, "\n".join(report(result))
-        assert result.events >= plan_of(seed).events
+        assert result.events >= plan_of(seed).events or result.kinds & BY_KIND.keys()
         reached.update(result.kinds)
     assert not {kind: reached[kind] for kind in REACHED if reached[kind] < SEEDS_EACH}, "seeds that reach a feature"
 

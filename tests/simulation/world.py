@@ -33,6 +33,7 @@ from penstock.streams.runtime.topic_watch import TopicWatch
 from penstock.streams.runtime.work_bounds import WorkBounds, consumer_within, producer_within
 from penstock.streams.task import journal
 from penstock.streams.task.error_policies import Policies
+from penstock.streams.task.external_calls import CallExecutor, InlineCallExecutor
 from penstock.streams.task.task import Task
 from penstock.streams.task.task_options import TaskOptions
 from penstock.streams.testing.memory_clients import MemoryAdmin, MemoryConsumer, MemoryProducer
@@ -42,12 +43,10 @@ from penstock.topologies.graph.topology import Topology
 from tests.recorder import Recorder
 from tests.simulation.dead_workers import abandoned_transactions
 from tests.simulation.restores import APP, Disk, SimRestoring, position_at
-from tests.simulation.sim_clock import SimClock
+from tests.simulation.sim_clock import SKEW_MAX_MS, SimClock
 
 TURN_MS = 20
 POLL_INTERVAL_MS = 3_000
-SKEW_MAX_MS = 500
-"""How much the wall clocks of workers differ from the log's."""
 TURNS_MAX = 3_000
 IDLE_TURNS = 12
 PURGE_INTERVAL_MS = 60
@@ -104,6 +103,8 @@ class World:
         self.restoring: Restoring | None = None
         """What gives the nodes that are made next their stores, instead of the model."""
         self.make_restoring: Callable[[Disk, SimClock, EventSink], SimRestoring] = self._model
+        self.call_executor: CallExecutor = InlineCallExecutor()
+        """Makes the calls of the nodes that are made next to the world outside."""
         self.events: EventSink = NO_EVENTS
         """What the nodes that are made next report goes here."""
         self.layout: TopicLayout = prepare_topics(topology, APP, MemoryAdmin(self.log), guarantee=guarantee)
@@ -127,9 +128,10 @@ class World:
         *,
         fixed: tuple[int, ...] | None = None,
         bounds: WorkBounds | None = None,
+        instance: str = "",
     ) -> Node:
         """A started worker."""
-        return Node(self, name, disk or Disk(), fixed, bounds)
+        return Node(self, name, disk or Disk(), fixed, bounds, instance)
 
     def rows(self, topic: str) -> Counter[Row]:
         """Committed records of a topic, as a multiset."""
@@ -166,12 +168,20 @@ class World:
 
 
 class Node:
-    """One worker."""
+    """One worker. ``instance``: its ``group_instance_id``, if its membership is static; ``drift``: of its clocks."""
 
     def __init__(
-        self, world: World, name: str, disk: Disk, fixed: tuple[int, ...] | None, bounds: WorkBounds | None = None
+        self,
+        world: World,
+        name: str,
+        disk: Disk,
+        fixed: tuple[int, ...] | None,
+        bounds: WorkBounds | None = None,
+        instance: str = "",
+        drift: float = 0.0,
     ) -> None:
         self.world = world
+        self.instance = instance
         self.bounds = bounds
         self.name = name
         self.disk = disk
@@ -181,7 +191,7 @@ class Node:
         self.recorder = Recorder()
         self.events = Fanout(world.events, self.recorder)
         log = world.log
-        clock = SimClock(log, world.rng.randint(-SKEW_MAX_MS, SKEW_MAX_MS))
+        self.clock = clock = SimClock(log, world.rng.randint(-SKEW_MAX_MS, SKEW_MAX_MS), drift)
         self.restoring = world.make_restoring(disk, clock, self.events)
         options = RuntimeOptions(
             guarantee=world.guarantee,
@@ -194,6 +204,7 @@ class Node:
                 events=self.events,
                 topic_ids=world.topic_ids(list(log.topics)),
                 owner=name if world.named and fixed is None else "",
+                call_executor=world.call_executor,
             ),
             turn_min_records=2,
             turn_max_records=7,
@@ -263,6 +274,7 @@ class Node:
             late_polls=self.world.late_polls,
             late_chunks=self.world.late_chunks,
             client_id=self.name,
+            instance_id=self.instance,
         )
         return consumer_within(self.bounds, consumer)
 
@@ -283,7 +295,7 @@ class Node:
         if partition is not None and self.world.guarantee != "exactly_once":
             positions = FencedPositions(lambda: self._fixed_producer(partition), APP, 10)
         if self.world.guarantee == "at_least_once":
-            lease = MembershipLease(lease_s(POLL_INTERVAL_MS), SimClock(self.world.log).monotonic_s)
+            lease = MembershipLease(lease_s(POLL_INTERVAL_MS), self.clock.monotonic_s)
         return Committer(
             self.world.guarantee,
             runtime.consumer,

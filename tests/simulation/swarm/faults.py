@@ -20,6 +20,7 @@ Kind = Literal[
     "leave",
     "epoch",
     "twin",
+    "static_twin",
     "switch",
     "elect",
     "snapshot",
@@ -71,7 +72,9 @@ class Fault:
 class Plan:
     """One run. ``late_chunks``: records that were fetched before a pause still come; ``young``: the times of the records are
     those of the clock, not long ago; ``input_share``: the part of the run in which the input comes; ``restored_share``: the
-    part of a restore that is written before its middle; ``named``: workers note who they are, and fence those that died."""
+    part of a restore that is written before its middle; ``named``: workers note who they are, and fence those that died;
+    ``static``: their memberships are static; ``drift``: how much their clocks run too fast or too slowly at most, as a
+    part of the time."""
 
     seed: int
     program: str
@@ -90,6 +93,8 @@ class Plan:
     named: bool
     faults: tuple[Fault, ...]
     events: int = EVENTS
+    static: bool = False
+    drift: float = 0.0
 
     def without_most(self, faults: tuple[Fault, ...]) -> Plan:
         """The same run with these faults only."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Literal
 
@@ -13,12 +13,21 @@ from penstock.state.stores.store import StoreSpec
 from penstock.streams.ports.log import OffsetAndMetadata
 from penstock.streams.testing.memory_clients import MemoryAdmin
 from penstock.streams.testing.memory_log import LogEntry, MemoryLog, Transaction
+from tests.simulation.swarm.journals import JournalOracle
+from tests.simulation.swarm.oracle import Folds, Oracle
 
 APP = "app"
+Membership = tuple[int, int]
+"""A generation, and how often the place of a static member was taken until then."""
 
 
 class Violation(AssertionError):
     """An invariant does not hold."""
+
+
+def _require(wrong: Iterable[str]) -> None:
+    if found := list(wrong):
+        raise Violation("; ".join(found[:4]))
 
 
 class HistoryLog(MemoryLog):
@@ -39,8 +48,17 @@ class HistoryLog(MemoryLog):
         self.trace: list[object] = []
         self._one_each = one_each if exact else None
         self._positions: dict[TopicPartition, int] = {}
-        self._owners: dict[tuple[TopicPartition, int], str] = {}
-        self._made: defaultdict[int, Counter[str]] = defaultdict(Counter)
+        self._owners: dict[tuple[TopicPartition, Membership], str] = {}
+        self._accepted: dict[str, Membership] = {}
+        """In which membership each writer's positions were last accepted."""
+        self._made: defaultdict[int, list[tuple[TopicPartition, LogEntry]]] = defaultdict(list)
+        self.broken: set[TopicPartition] = set()
+        """Those that have lost records: only what was written before counts."""
+        self.oracle: Oracle | None = None
+        """Looks at each commit."""
+        self.journals: JournalOracle | None = None
+        """Looks at the journals in it."""
+        self.folds = Folds(self.rows, lambda tp: self.partition(tp).last_stable)
 
     def pass_point(self, point: str) -> None:
         """With the faults of the swarm."""
@@ -50,6 +68,12 @@ class HistoryLog(MemoryLog):
         if point == "consumer_commit_after":
             self._committed(self.writer())
         self.passed(point)
+        if point == "send_offsets":
+            self._accepted[f"{APP}-{self.writer()}"] = self._membership()
+
+    def _membership(self) -> Membership:
+        group = self.group(APP)
+        return group.generation, group.replaced
 
     @contextmanager
     def apart(self) -> Iterator[None]:
@@ -70,6 +94,18 @@ class HistoryLog(MemoryLog):
         for log in self.topic(topic).partitions:
             log.delete_before(log.old_until(clock_ms - kept_ms))
 
+    def make_again(self, name: str) -> None:
+        """See ``lose``."""
+        super().make_again(name)
+        for p in range(len(self.topic(name).partitions)):
+            self.lose(TopicPartition(name, p))
+
+    def lose(self, tp: TopicPartition) -> None:
+        """A partition has lost records. What was written before is remembered. Of what comes nobody can say whether it is
+        right, only that it must end."""
+        self.broken.add(tp)
+        self.oracle = self._one_each = None
+
     def init_transactions(self, transactional_id: str) -> int:
         """Tells of it before anybody is fenced."""
         self.opening(transactional_id, self._epochs.get(transactional_id, -1) + 1)
@@ -84,10 +120,11 @@ class HistoryLog(MemoryLog):
     def append(self, tp: TopicPartition, entry: LogEntry) -> int:
         """Kept for ever."""
         offset = super().append(tp, entry)
-        self.history[tp][offset] = entry
+        if tp not in self.broken:
+            self.history[tp][offset] = entry
         self.trace.append((tp.topic, tp.partition, offset, entry.key, entry.value))
         if entry.transaction is not None:
-            self._made[id(entry.transaction)][tp.topic] += 1
+            self._made[id(entry.transaction)].append((tp, entry))
         return offset
 
     def end(self, transaction: Transaction, outcome: Literal["committed", "aborted"]) -> None:
@@ -97,7 +134,7 @@ class HistoryLog(MemoryLog):
         super().end(transaction, outcome)
         if outcome == "aborted":
             self.fixed_lost[transaction.transactional_id] = asked
-        made = self._made.pop(id(transaction), Counter())
+        made = self._made.pop(id(transaction), [])
         self.trace.append((transaction.transactional_id, transaction.epoch, outcome))
         if outcome == "aborted":
             return
@@ -105,15 +142,24 @@ class HistoryLog(MemoryLog):
         self._committed(transaction.transactional_id + (f" of epoch {transaction.epoch}" if fixed else ""))
         if fixed and changes:
             self.fixed_epochs[transaction.transactional_id] = transaction.epoch
-        if self._one_each is None or not (asked or made):
-            return
-        source, output = self._one_each
-        read = sum(c.offset - before.get(tp, 0) for tp, c in asked.items() if tp.topic == source)
-        if made[output] != read:
-            raise Violation(f"I4 a transaction took {read} records of {source} and gave {made[output]} of {output}")
+        if self._one_each is not None:
+            source, output = self._one_each
+            read = sum(c.offset - before.get(tp, 0) for tp, c in asked.items() if tp.topic == source)
+            gave = sum(tp.topic == output for tp, _ in made)
+            if gave != read:
+                raise Violation(f"I4 a transaction took {read} records of {source} and gave {gave} of {output}")
+        if self.oracle is not None:
+            taken: defaultdict[str, list[LogEntry]] = defaultdict(list)
+            for tp, c in asked.items():
+                taken[tp.topic] += [e for _, e in self.rows(tp, before.get(tp, 0), c.offset)]
+            _require(self.oracle.committed(taken, made))
+        if self.journals is not None:
+            after = {tp: c.offset for tp, c in self.group(APP).offsets.items()}
+            _require(self.journals.committed(after, made))
 
     def _committed(self, writer: str) -> None:
         group = self.group(APP)
+        membership = self._accepted.pop(writer, self._membership())
         for tp, committed in group.offsets.items():
             before = self._positions.get(tp, 0)
             if committed.offset == before:
@@ -124,18 +170,23 @@ class HistoryLog(MemoryLog):
             self.trace.append((tp, committed.offset, writer))
             if "epoch" in writer:
                 continue  # the brokers have compared the epochs
-            owner = self._owners.setdefault((tp, group.generation), writer)
+            owner = self._owners.setdefault((tp, membership), writer)
             if owner != writer:
-                raise Violation(f"I7 {owner} and {writer} both committed {tp} in generation {group.generation}")
+                raise Violation(f"I7 {owner} and {writer} both committed {tp} in generation {membership[0]}")
 
     def committed_records(self, topic: str) -> list[tuple[TopicPartition, LogEntry]]:
         """Of all that was ever written, in the order of each partition."""
         found = sorted((tp for tp in self.history if tp.topic == topic), key=lambda tp: tp.partition)
         return [(tp, e) for tp in found for _, e in sorted(self.history[tp].items()) if e.visible]
 
+    def rows(self, tp: TopicPartition, start: int, end: int) -> list[tuple[int, LogEntry]]:
+        """What readers of committed records are given from ``start`` on, or were before it was cleaned."""
+        history = self.history[tp]
+        return [(o, e) for o in range(start, end) if (e := history.get(o)) is not None and e.visible]
+
     def folded(self, tp: TopicPartition, spec: StoreSpec, end: int | None = None) -> dict[bytes, bytes]:
         """What a store of this changelog holds at ``end``, by the last value of each key; cleaning plays no part."""
-        rows = [(o, e) for o, e in sorted(self.history[tp].items()) if e.visible and (end is None or o < end)]
+        rows = self.rows(tp, 0, self.partition(tp).end if end is None else end)
         entries = from_changelog_columns(
             spec, [e.key for _, e in rows], [e.value for _, e in rows], [e.timestamp_ms for _, e in rows]
         )

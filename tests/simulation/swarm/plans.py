@@ -46,6 +46,12 @@ def plan_of(seed: int, events: int = EVENTS) -> Plan:
         if story.fits(plan):
             faults += story.tell(scene(story, plan, rng))
     faults += snapshot_faults(plan, random.Random(f"snapshots {seed}"))
+    plan, twins = _static(plan, random.Random(f"static {seed}"))
+    faults += twins
+    plan, held = _asked(plan, random.Random(f"asked {seed}"))
+    faults += held
+    faults += _made_again(plan, random.Random(f"made again {seed}"))
+    plan = dataclasses.replace(plan, drift=random.Random(f"drift {seed}").choice((0, 0, 0, 0.0005, 0.02)))
     return plan.without_most(tuple(sorted(faults, key=lambda f: f.at)))
 
 
@@ -55,6 +61,48 @@ def _with(plan: Plan, needs: Mapping[str, Any]) -> Plan:
     if plan.form == "fixed":
         return dataclasses.replace(plan, workers=min(plan.workers, plan.partitions), epochs_grow=False)
     return plan
+
+
+def _static(plan: Plan, rng: random.Random) -> tuple[Plan, list[Fault]]:
+    """Some groups have static members, and some of these have twins."""
+    if plan.form == "fixed" or plan.epochs_grow or rng.random() < 0.7:
+        return plan, []
+    times = [rng.randrange(plan.events) for _ in range(rng.choice((0, 1, 1, 2)))]
+    return dataclasses.replace(plan, static=True), [Fault("static_twin", at, rng.randrange(4)) for at in times]
+
+
+def _asked(plan: Plan, rng: random.Random) -> tuple[Plan, list[Fault]]:
+    """Some applications without state ask the world outside, and some of their workers are held up there."""
+    if plan.program != "stateless" or rng.random() < 0.4:
+        return plan, []
+    kinds: list[Kind] = ["kill", "freeze", "freeze"]
+    faults = [
+        Fault(
+            rng.choice(kinds),
+            rng.randrange(plan.events // 2),
+            rng.randrange(plan.workers),
+            rng.choice(("ask", "answered")),
+            rng.randint(1, 4),
+            rng.choice(TIMES_MS),
+        )
+        for _ in range(rng.randint(0, 3))
+    ]
+    return dataclasses.replace(plan, program="asked"), faults
+
+
+def _made_again(plan: Plan, rng: random.Random) -> list[Fault]:
+    """In a few runs a topic is made again in the middle, or a changelog loses its last records. Nobody may survive that: the
+    run ends with it."""
+    if plan.program in ("stateless", "asked") or rng.random() < 0.93:
+        return []
+    at, who, ms = rng.randrange(plan.events // 3, plan.events - 50), rng.randrange(8), rng.choice(TIMES_MS[2:5])
+    made = Fault("make_again", at + rng.choice((0, 3, 30)), who, nth=rng.randint(1, 2))
+    if rng.random() < 0.4:
+        return [*(Fault("kill", at, w, "between", 1, ms) for w in range(5)), dataclasses.replace(made, at=at + 40)]
+    kind: Kind = rng.choice(("make_again", "make_again", "truncate", "rewrite"))
+    made = dataclasses.replace(made, kind=kind, nth=made.nth if kind == "make_again" else rng.randint(1, 6))
+    place = rng.choice(("between", "poll", "flush", "commit_before", "step:sent"))
+    return [Fault("freeze", at, w, place, 1, ms) for w in range(rng.randint(0, plan.workers))] + [made]
 
 
 def _faults_of(plan: Plan, rng: random.Random, count: int) -> list[Fault]:

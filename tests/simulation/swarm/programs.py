@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import random
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping
@@ -22,6 +23,7 @@ from tests.simulation.programs import REGIONS, clicks_per_region, combined_click
 Stores = Mapping[tuple[TaskId, str], Mapping[bytes, bytes]]
 Records = Iterable[tuple[bytes | None, bytes | None]]
 Row = tuple[str, bytes, bytes | None, int]
+Step = Callable[[dict[bytes, int], bytes, bytes], Iterable[tuple[bytes, bytes | None]]]
 KEYS = 14
 WINDOW_MS = 2_000
 TICK_MS = 1_000
@@ -42,7 +44,8 @@ class Seen:
 @dataclasses.dataclass(frozen=True)
 class Program:
     """``write(rng, n)``: the nth record of the input. ``one_each``: the output topic that gets one record for each of this
-    input topic, in the same transaction. ``judge`` yields what is wrong."""
+    input topic, in the same transaction. ``judge`` yields what is wrong. ``step``: the outputs of one record of its only
+    input, with the state by key; ``kept``: the store whose changelog gets that state."""
 
     build: Callable[[], Topology]
     inputs: tuple[str, ...]
@@ -50,6 +53,8 @@ class Program:
     write: Callable[[random.Random, int], Row]
     judge: Callable[[Seen], Iterable[str]]
     one_each: tuple[str, str] | None = None
+    step: Step | None = None
+    kept: str = ""
     expires: bool = False
     """Stores may hold less than their changelogs."""
 
@@ -98,6 +103,15 @@ def _write_key(rng: random.Random, n: int) -> Row:
     return "in", _key(rng, n), b"%d" % n, 1_000 + 200 * n
 
 
+def _long(value: int) -> bytes:
+    return value.to_bytes(8, "big", signed=True)
+
+
+def _step_count(state: dict[bytes, int], key: bytes, value: bytes) -> Iterable[tuple[bytes, bytes | None]]:
+    state[key] = state.get(key, 0) + 1
+    yield key, _long(state[key])
+
+
 def _judge_counts(seen: Seen) -> Iterable[str]:
     counts = Counter(key for key, _ in seen.records("in"))
     got = by_key((k, number(v)) for k, v in seen.records("out"))
@@ -114,6 +128,15 @@ def _balances() -> Topology:
     grouped = builder.stream("in").group_by_key()
     grouped.aggregate(lambda: 0, lambda _, v, a: a + int(v) if v != "0" else None, value=int, name="sums").to("out")
     return builder.build()
+
+
+def _step_balance(state: dict[bytes, int], key: bytes, value: bytes) -> Iterable[tuple[bytes, bytes | None]]:
+    if value == b"0":
+        state.pop(key, None)
+        yield key, None
+    else:
+        state[key] = state.get(key, 0) + int(value)
+        yield key, _long(state[key])
 
 
 def _write_balance(rng: random.Random, n: int) -> Row:
@@ -194,11 +217,17 @@ def _windows() -> Topology:
     return builder.build()
 
 
-def _judge_windows(seen: Seen) -> Iterable[str]:
+def _window_of(key: bytes, value: bytes) -> bytes:
     """The value of a record tells its time."""
-    windows = Counter(
-        b"%s@%d" % (k, (1_000 + 200 * int(v or b"0")) // WINDOW_MS * WINDOW_MS) for k, v in seen.records("in")
-    )
+    return b"%s@%d" % (key, (1_000 + 200 * int(value)) // WINDOW_MS * WINDOW_MS)
+
+
+def _step_windows(state: dict[bytes, int], key: bytes, value: bytes) -> Iterable[tuple[bytes, bytes | None]]:
+    yield from _step_count(state, _window_of(key, value), value)
+
+
+def _judge_windows(seen: Seen) -> Iterable[str]:
+    windows = Counter(_window_of(k, v or b"0") for k, v in seen.records("in"))
     got = by_key((k, number(v)) for k, v in seen.records("out"))
     if not seen.exact:
         got = {k: v for k, v in got.items() if k in windows}
@@ -214,8 +243,33 @@ def _judge_stateless(seen: Seen) -> Iterable[str]:
     yield from compare("out", wanted, got, seen.exact)
 
 
+def _step_stateless(state: dict[bytes, int], key: bytes, value: bytes) -> Iterable[tuple[bytes, bytes | None]]:
+    yield key, _fahrenheit(value)
+
+
 def _fahrenheit(value: bytes | None) -> bytes:
     return str(float(value or b"0") * 9 / 5 + 32).encode()
+
+
+def _asked() -> Topology:
+    """Each value with an answer of the world outside, which is another one each time."""
+    asked = itertools.count()
+
+    async def answer(value: str) -> str:
+        return f"{value}:{next(asked)}"
+
+    builder = StreamsBuilder("asked", key=str, value=str)
+    builder.stream("in").map_values(answer, value=str).to("out")
+    return builder.build()
+
+
+def _judge_asked(seen: Seen) -> Iterable[str]:
+    wanted = by_key(seen.records("in"))
+    got = by_key((k, (v or b"").partition(b":")[0]) for k, v in seen.records("out"))
+    yield from compare("out", wanted, got, seen.exact)
+    answers = [v for _, v in seen.records("out")]
+    if seen.exact and len(set(answers)) < len(answers):
+        yield "I2 an answer was used for two records"
 
 
 TICKS, KEPT = key_value_store("ticks", key=str, value=int), key_value_store("counts", key=str, value=int)
@@ -250,16 +304,32 @@ def _ticking() -> Topology:
 
 PROGRAMS = {
     "counts": Program(
-        lambda: keyed_count.build("in", "out"), ("in",), ("out",), _write_key, _judge_counts, ("in", "out")
+        lambda: keyed_count.build("in", "out"),
+        ("in",),
+        ("out",),
+        _write_key,
+        _judge_counts,
+        ("in", "out"),
+        _step_count,
+        "counts",
     ),
-    "balances": Program(_balances, ("in",), ("out",), _write_balance, _judge_balances),
+    "balances": Program(_balances, ("in",), ("out",), _write_balance, _judge_balances, step=_step_balance, kept="sums"),
     "joined": Program(
         clicks_per_region, ("users", "clicks"), ("joined", "counted"), _write_click, _judge_joined, ("clicks", "joined")
     ),
     "regions": Program(combined_clicks, ("clicks",), ("counted",), _write_region, _judge_combined),
-    "windows": Program(_windows, ("in",), ("out",), _write_key, _judge_windows, ("in", "out"), expires=True),
-    "ticking": Program(_ticking, ("in",), ("out",), _write_key, _judge_counts, ("in", "out")),
+    "windows": Program(
+        _windows, ("in",), ("out",), _write_key, _judge_windows, ("in", "out"), _step_windows, expires=True
+    ),
+    "ticking": Program(_ticking, ("in",), ("out",), _write_key, _judge_counts, ("in", "out"), _step_count, "counts"),
+    "asked": Program(_asked, ("in",), ("out",), _write_key, _judge_asked, ("in", "out")),
     "stateless": Program(
-        lambda: celsius.build("in", "out"), ("in",), ("out",), _write_key, _judge_stateless, ("in", "out")
+        lambda: celsius.build("in", "out"),
+        ("in",),
+        ("out",),
+        _write_key,
+        _judge_stateless,
+        ("in", "out"),
+        _step_stateless,
     ),
 }

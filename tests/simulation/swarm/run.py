@@ -9,6 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from penstock.state.errors import (
+    IncompatibleError,
     PenstockError,
     RetriableError,
     SettingsError,
@@ -16,19 +17,23 @@ from penstock.state.errors import (
     TaskMigratedError,
 )
 from penstock.state.log import TaskId, TopicPartition
+from penstock.state.recovery.changelog import changelog_topic
 from penstock.state.snapshots.repository import open_repository
 from penstock.state.stores.store import StoreSpec
 from penstock.streams.events.port import EventSink
 from penstock.streams.ports.log import AbortableError, ProducerRetiredError, UnknownOutcomeError
+from penstock.streams.ports.log_errors import OffsetOutOfRangeError
 from penstock.streams.runtime.fixed_fence import fixed_id
 from penstock.streams.testing.memory_clients import MemoryAdmin
 from penstock.streams.testing.memory_log import LogEntry, Transaction
 from tests.simulation.sim_clock import BEGAN_MS
-from tests.simulation.swarm import checks
+from tests.simulation.swarm import checks, losses
 from tests.simulation.swarm.disks import SwarmDisk
 from tests.simulation.swarm.faults import Fault, Plan
 from tests.simulation.swarm.history import APP, HistoryLog, Violation
+from tests.simulation.swarm.journals import InTurn, JournalOracle
 from tests.simulation.swarm.openings import OpenedRestoring
+from tests.simulation.swarm.oracle import Oracle
 from tests.simulation.swarm.programs import PROGRAMS
 from tests.simulation.swarm.slots import RevocationsSeen, Slot
 from tests.simulation.swarm.snapshots import Publisher, damage
@@ -48,6 +53,10 @@ ERRORS = {
 }
 ENDS = (TaskMigratedError, AbortableError, ProducerRetiredError, RetriableError, UnknownOutcomeError, SettingsError)
 """With these a worker may end; its supervisor starts it again."""
+REFUSALS = (IncompatibleError, OffsetOutOfRangeError)
+"""With these it ends when a topic was made again, and stays away."""
+FENCED = "another process has the same group_instance_id"
+"""With this one of twins ends, and stays away."""
 
 
 class Swarm:
@@ -80,6 +89,12 @@ class Swarm:
         self.world.make_restoring = self._restoring
         self.log.passed, self.log.writer = self._passed, lambda: self._stack[-1].name if self._stack else "nobody"
         self.log.opening = self._opening
+        if self.exact and self.program.step is not None:
+            kept = next((s for s in self.world.topology.stores if s.name == self.program.kept), None)
+            self.log.oracle = Oracle(self.program, kept, "" if kept is None else changelog_topic(APP, kept))
+        if self.exact:
+            self.log.journals = JournalOracle("out" if plan.program == "asked" else "")
+        self.world.call_executor = InTurn(self._passed)
         admin = MemoryAdmin(self.log)
         for topic in self.changelogs:
             admin.set_topic_config(topic, {"delete.retention.ms": str(DELETIONS_KEPT_MS)})
@@ -103,8 +118,9 @@ class Swarm:
         """The topics."""
         return [t for t in self.log.topics if t.endswith("-changelog")]
 
-    def _add(self, fixed: tuple[int, ...] | None) -> Slot:
-        self.slots.append(Slot(len(self.slots), fixed, SwarmDisk()))
+    def _add(self, fixed: tuple[int, ...] | None, instance: str = "") -> Slot:
+        own = f"i{len(self.slots)}" if self.plan.static else ""
+        self.slots.append(Slot(len(self.slots), fixed, SwarmDisk(), instance or own))
         return self.slots[-1]
 
     @property
@@ -116,14 +132,20 @@ class Swarm:
 
     def run(self) -> str:
         """The whole run; returns the hash of its trace. Raises ``Violation``."""
-        while self.event < self.plan.events:
+        while self.event < self.plan.events and not self.refused:
             self._one_event()
+        if self.log.broken:
+            self._await_refusal(self.struck[-1].kind if self.struck else "a loss")
+            return self._trace()
         self._heal()
         checks.judge(self)
         for fault in self.plan.faults:
             if fault.at >= self.plan.events:
                 self._doom(fault)
                 break
+        return self._trace()
+
+    def _trace(self) -> str:
         return hashlib.sha256(repr(self.log.trace).encode()).hexdigest()
 
     def _one_event(self) -> None:
@@ -195,20 +217,30 @@ class Swarm:
                         damage(self.folder / "snapshots", made)
 
     def _started(self, slot: Slot) -> Node:
-        node = Node(self.world, slot.name, slot.disk, slot.fixed)
+        node = Node(self.world, slot.name, slot.disk, slot.fixed, None, slot.instance, self._drift_of(slot))
         node.on_step = lambda step: self._passed(f"step:{step}")
         node.restoring.on_half = lambda: self._passed("restore")
         node.restoring.share_before = self.plan.restored_share
         return node
 
+    def _drift_of(self, slot: Slot) -> float:
+        """Of its host, whatever runs there."""
+        rng = random.Random(f"drift {self.plan.seed} of {slot.index}")
+        return rng.uniform(-self.plan.drift, self.plan.drift)
+
     def _ended(self, slot: Slot, exc: PenstockError) -> None:
         self.log.trace.append((slot.name, type(exc).__name__))
         node, slot.node = slot.node, None
+        if self.log.broken and not self.doomed and isinstance(exc, REFUSALS):
+            self.refused = slot.retired = True
+            return
         if self.doomed and not isinstance(exc, ENDS):
             self.refused = slot.retired = True
             return
         if self.doomed:
             slot.retired = slot.retired or slot.fixed is not None
+        elif self._twins(slot) and FENCED in str(exc):
+            slot.retired = any(not s.retired for s in self._twins(slot))
         elif not isinstance(exc, ENDS) and not isinstance(exc, StateCorruptedError):
             raise Violation(f"I8 worker {slot.name} ended with {type(exc).__name__}: {exc}") from exc
         if node is not None:
@@ -217,6 +249,10 @@ class Swarm:
         slot.down_until_ms = self.log.now_ms + RESTART_MS
         if isinstance(exc, TaskMigratedError | SettingsError) and slot.fixed is not None:
             slot.retired = any(self._replaces(s, slot) for s in self.slots)
+
+    def _twins(self, slot: Slot) -> list[Slot]:
+        """The others with its static id."""
+        return [s for s in self.slots if s is not slot and s.instance and s.instance == slot.instance]
 
     def _replaces(self, other: Slot, slot: Slot) -> bool:
         """Whether its partitions are another's, who was started later."""
@@ -251,6 +287,11 @@ class Swarm:
                 self._leave(slot)
             case "twin" if slot.fixed is not None and not any(s.fixed is None for s in self.slots):
                 self._add(slot.fixed)
+            case "make_again" | "truncate" | "rewrite":
+                if self.log.broken or not losses.BY_KIND[fault.kind](self, fault):
+                    return
+            case "static_twin" if sum(not s.retired for s in self.slots) < 5:
+                self._add(None, slot.instance)
             case "switch":
                 self._switch(fault)
         self.struck.append(fault)
@@ -344,7 +385,7 @@ class Swarm:
         """The worker whose turn it is stands still for so long."""
         until_ms, before_ms = self.log.now_ms + ms, self._step_ms
         self._step_ms = max(TURN_MS, ms // 120)
-        while self.log.now_ms < until_ms and not self.healed:
+        while self.log.now_ms < until_ms and not self.healed and not self.refused:
             self._one_event()
         self._step_ms = before_ms
 
@@ -385,7 +426,7 @@ class Swarm:
             return "workers are busy or down"
         tasks = [t for node in self.nodes for t in node.runtime.tasks]
         wanted = [TaskId(sub, p) for sub, count in enumerate(self.world.layout.tasks) for p in range(count)]
-        if self.plan.program == "stateless":
+        if not self.world.topology.stores:
             tasks = list(
                 set(tasks)
             )  # an idle fixed worker without stores sees only with its next record that it is replaced
@@ -407,8 +448,15 @@ class Swarm:
         if fault.kind == "make_again":
             topics = [*self.program.inputs, *self.program.outputs, *self.changelogs]
             self.log.make_again(topics[fault.who % len(topics)])
-        elif not self._truncate(fault):
+        elif not losses.truncate(self, fault):
             return
+        self._await_refusal(fault.kind)
+
+    def _await_refusal(self, kind: str) -> None:
+        """Stop all faults, and start the workers that are down."""
+        self.healed = True
+        for slot in self.slots:
+            slot.down_until_ms = min(slot.down_until_ms, self.log.now_ms + RESTART_MS)
         for _ in range(REFUSED_EVENTS_MAX):
             if self.refused:
                 return
@@ -417,18 +465,4 @@ class Swarm:
                 p = self.rng.randrange(self.plan.partitions)
                 self.log.append(TopicPartition(topic, p), LogEntry(key, value, at))
             self._round()
-        raise Violation(f"I9 nobody refused to go on after {fault.kind}")
-
-    def _truncate(self, fault: Fault) -> bool:
-        tasks = [t for node in self.nodes for t in node.runtime.tasks.values()]
-        ends = checks.committed_ends(tasks)
-        if not ends:
-            return False
-        tp, end = sorted(ends.items())[fault.who % len(ends)]
-        log = self.log.partition(tp)
-        log.truncate(max(end - fault.nth, log.first))
-        if log.end == end:
-            return False
-        while fault.kind == "rewrite" and log.end < end + fault.nth:
-            log.append(LogEntry(None, None, 0, control=True))  # of transactions that were aborted
-        return True
+        raise Violation(f"I9 nobody refused to go on after {kind}")

@@ -1,6 +1,6 @@
 """A task's database, read while its worker runs or after it has stopped. Nothing is written, and no lock is taken.
 
-A running worker writes its stores out from time to time; what it has not written yet is not seen.
+A running worker writes its stores out from time to time. Changes that it has not written yet are not visible.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ _DEFAULT_FAMILY: Final = "default"
 
 class ReadOnlyDatabase:
     """Opens the database in ``path`` as it is on the disk now. Use it in a ``with`` statement. Raises
-    ``StateCorruptedError`` for files that cannot be read, and ``RetriableError`` where a worker replaced them each time that
-    it was tried."""
+    ``StateCorruptedError`` for files that cannot be read, and ``RetriableError`` if a worker replaced files during every
+    attempt."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -40,7 +40,7 @@ class ReadOnlyDatabase:
             try:
                 with translated(self._path, "read the database"):
                     return Rdict(str(self._path), options, column_families=families, access_type=AccessType.read_only())
-            except StateCorruptedError as exc:  # its worker may have merged a file away between two steps
+            except StateCorruptedError as exc:  # its worker may just have removed a file that it merged
                 if attempt + 1 == _ATTEMPTS:
                     raise RetriableError(f"{exc}; or its worker is merging files: try again") from exc
             time.sleep(_PAUSE_S)
@@ -81,12 +81,12 @@ class ReadOnlyDatabase:
         return None if found is None else decode_position(found)
 
     def size_bytes(self, store: str) -> int:
-        """What its files take."""
+        """The size of the store's files."""
         with translated(self._path, "ask for the size"):
             return self._db.get_column_family(store).property_int_value("rocksdb.total-sst-files-size") or 0
 
     def estimated_entries(self, store: str) -> int:
-        """How many entries it has, estimated; the position is one of them."""
+        """The estimated number of entries. RocksDB counts the position as one; it is subtracted."""
         with translated(self._path, "ask for the number of entries"):
             found = self._db.get_column_family(store).property_int_value("rocksdb.estimate-num-keys") or 0
         return max(found - 1, 0)

@@ -18,7 +18,7 @@ from typing import Any, Final, TypeAlias
 from penstock.state.errors import SerdeError
 from penstock.state.serdes.serde import Serde
 
-Columns: TypeAlias = "Mapping[str, Callable[[str], Any]] | Sequence[str]"
+ColumnTypes: TypeAlias = "Mapping[str, Callable[[str], Any]] | Sequence[str]"
 """Columns in order: names with types, or names alone, all of type ``str``."""
 
 _BREAKS: Final = ("\n", "\r")
@@ -69,7 +69,7 @@ def _as_text(value: Any) -> str:
 class _Row:
     """Converts between the texts of a row and its values."""
 
-    def __init__(self, name: str, columns: Columns, null: str | None) -> None:
+    def __init__(self, name: str, columns: ColumnTypes, null: str | None) -> None:
         types = dict(columns) if isinstance(columns, Mapping) else dict.fromkeys(columns, str)
         if not types or (not isinstance(columns, Mapping) and len(types) < len(columns)):
             raise SerdeError(f"serde {name}: columns {list(columns)}; name at least one, and each only once")
@@ -146,7 +146,7 @@ def _is_simple(text: str, quote: str) -> bool:
 
 
 def csv_row(
-    columns: Columns, *, delimiter: str = ",", quote: str = '"', null: str | None = "", header: bool = False
+    columns: ColumnTypes, *, delimiter: str = ",", quote: str = '"', null: str | None = "", header: bool = False
 ) -> Serde[dict[str, Any]]:
     """A serde of CSV rows. Quotes fields where needed and doubles quotes inside quotes. ``header``: each record begins
     with a line that names the columns, in any order. Raises ``SerdeError`` for invalid columns, delimiter or quote."""

@@ -64,7 +64,7 @@ class SnapshotRepository(Protocol):
     """Snapshots of store partitions. Many processes use one at once, without locks.
 
     Every method may raise ``EnvironmentFault`` (the disk refuses) and ``RetriableError`` (the service does not answer).
-    ``penstock.testing.SnapshotRepositoryContract`` says by tests what is promised here.
+    ``penstock.testing.SnapshotRepositoryContract`` tests what is promised here.
     """
 
     def upload(self, of: StorePartition, folder: Path, files: Sequence[SnapshotFile]) -> None:
@@ -88,8 +88,8 @@ class SnapshotRepository(Protocol):
     def fetch(self, manifest: Manifest, folder: Path) -> list[Path]:
         """Copy a snapshot's files into a local folder and verify each, in the order to ingest them.
 
-        Raises ``StateCorruptedError`` for a file that is missing or differs from what was written, and leaves nothing
-        in the folder, and ``RetriableError`` when the snapshot was pruned meanwhile: ask for the newest again.
+        Raises ``StateCorruptedError`` if a file is missing or differs from what was written; no file is left in the folder
+        then. Raises ``RetriableError`` if the snapshot was pruned meanwhile: call ``newest`` again.
         """
 
     def prune(self, of: StorePartition, *, keep: int, now_ms: int, live: Collection[str] = ()) -> list[str]:

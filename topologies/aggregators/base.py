@@ -1,11 +1,11 @@
 """A ready aggregate: a value that defines how records are folded, merged, subtracted and serialized.
 
-The rules, which every ready aggregate keeps and the tests hold:
+Every ready aggregate keeps these rules, and the tests check them:
 
-* Accumulators are immutable: ``add``, ``inverse``, ``merge`` and ``subtract`` return new ones. They come back equal from
-  their serde, and equal accumulators have equal bytes.
-* Nulls are ignored, as in SQL: an aggregate of a column skips the records in which it is null, and what has seen no
-  value at all is null (counts are 0, collections empty).
+* Accumulators are immutable: ``add``, ``inverse``, ``merge`` and ``subtract`` return new ones. An accumulator that is
+  written and read is equal to the first, and equal accumulators have equal bytes.
+* Nulls are ignored, as in SQL: an aggregate of a column skips the records in which the column is null. If there was no
+  value at all, the result is null (a count is 0, a collection is empty).
 * ``merge(fold(a), fold(b))`` has the same ``result`` as ``fold(a + b)`` for every split when ``exact_merge``. Float sums
   have no exact merge: addition of floats is not associative.
 * ``inverse(add(acc, x), x)`` has the same ``result`` as ``acc``; for floats up to rounding.
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from penstock.topologies.expressions.row_function import ExpressionFunction
     from penstock.topologies.expressions.tree import Expression
 
-Column: TypeAlias = "str | Callable[[V], object] | Expression | None"
+AggregateInput: TypeAlias = "str | Callable[[V], object] | Expression | None"
 """The column to aggregate: a field's name, a function or an expression of the value, or ``None`` for the value
 itself."""
 
@@ -43,8 +43,8 @@ class Part(NamedTuple):
 
 
 class Step(NamedTuple):
-    """How one value of the column, which is not null, is added: ``add(acc, value, timestamp_ms)``. ``prepare``: computes
-    from the value what ``add`` takes instead of it."""
+    """How one value of the column that is not null is added: ``add(acc, value, timestamp_ms)``. With ``prepare``, ``add``
+    gets ``prepare(value)`` instead."""
 
     add: Callable[[Any, Any, int], Any]
     prepare: Callable[[Any], Any] | None = None
@@ -68,9 +68,9 @@ class Aggregator(Generic[VR, V, A]):
     ``a``. ``subtract(a, b)`` removes the records of ``b`` from ``a``, which must contain them all.
 
     ``ordered``: the result depends on the order of the records (first, list, EWMA…), so partials of parallel tasks
-    have no single result. ``step``: ``add`` behind the column, if it is made so. ``part``: the aggregate expression, if
-    it is one. ``parts``: those that it consists of, if all parts are aggregate expressions; the accumulator is then the
-    tuple of theirs.
+    have no single result. ``step``: how a value of the column is added, if ``add`` was built from a step. ``part``: the
+    aggregate as an expression, if it is one. ``parts``: those of the members, if all members are expressions; the
+    accumulator is then the tuple of theirs.
     """
 
     name: str
@@ -96,12 +96,11 @@ class Aggregator(Generic[VR, V, A]):
         return acc
 
 
-def getter(of: Column, name: str) -> Callable[[Any], Any]:
+def getter(of: AggregateInput, name: str) -> Callable[[Any], Any]:
     """The function that picks the column. Raises ``TopologyError`` for anything but a name, an expression of the value's
     columns, a function or ``None``."""
-    from penstock.topologies.expressions.row_function import (
-        to_function,
-    )  # ready aggregates are also built from expressions
+    # ready aggregates are also built from expressions
+    from penstock.topologies.expressions.row_function import to_function
     from penstock.topologies.expressions.tree import Expression
 
     if of is None:
@@ -131,7 +130,7 @@ def _field(field: str) -> Callable[[Any], Any]:
     return pick
 
 
-def named(kind: str, of: Column) -> str:
+def named(kind: str, of: AggregateInput) -> str:
     """The aggregate's name: its kind and, where it has a name, its column."""
     return f"{kind}({of})" if isinstance(of, str) else kind
 

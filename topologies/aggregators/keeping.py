@@ -14,7 +14,7 @@ from penstock.state.errors import TopologyError
 from penstock.state.serdes.serde import INT, Serde, SerdeLike, serde_of, taking_dicts
 from penstock.state.type_parameters import T, V
 from penstock.topologies.aggregators.bag import EMPTY, Bag
-from penstock.topologies.aggregators.base import Aggregator, Column, Step, getter, named
+from penstock.topologies.aggregators.base import AggregateInput, Aggregator, Step, getter, named
 from penstock.topologies.aggregators.encoding import PLAIN, RESULT_JSON, maybe, packed
 
 _TIMED = packed("timed", tuple[int | bytes, ...])
@@ -29,12 +29,12 @@ _BAG: Serde[Bag] = Serde(
 )
 
 
-def first(of: Column[V] = None, *, value: SerdeLike[T] | None = None) -> Aggregator[T, V]:
+def first(of: AggregateInput[V] = None, *, value: SerdeLike[T] | None = None) -> Aggregator[T, V]:
     """The value with the earliest event time; of several, that of the first record."""
     return _by_time("first", of, value, later=False)
 
 
-def last(of: Column[V] = None, *, value: SerdeLike[T] | None = None) -> Aggregator[T, V]:
+def last(of: AggregateInput[V] = None, *, value: SerdeLike[T] | None = None) -> Aggregator[T, V]:
     """The value with the latest event time; of several, that of the last record."""
     return _by_time("last", of, value, later=True)
 
@@ -44,7 +44,7 @@ def _serdes(value: Any) -> tuple[Serde[Any], Serde[Any]]:
     return (PLAIN, RESULT_JSON) if value is None else (taking_dicts(serde_of(value)), serde_of(value))
 
 
-def _by_time(kind: str, of: Column, value: Any, *, later: bool) -> Aggregator:
+def _by_time(kind: str, of: AggregateInput, value: Any, *, later: bool) -> Aggregator:
     """Accumulators ``()`` or ``(timestamp_ms, value bytes)``."""
     name = named(kind, of)
     pick, (serde, result_serde) = getter(of, name), _serdes(value)
@@ -77,7 +77,7 @@ def _by_time(kind: str, of: Column, value: Any, *, later: bool) -> Aggregator:
 
 def reduce_(
     fn: Callable[[T, T], T],
-    of: Column[V] = None,
+    of: AggregateInput[V] = None,
     *,
     inverse: Callable[[T, T], T] | None = None,
     exact: bool = False,
@@ -120,7 +120,7 @@ def reduce_(
     )
 
 
-def list_(of: Column[V] = None, *, value: SerdeLike[T] | None = None) -> Aggregator[list[T], V]:
+def list_(of: AggregateInput[V] = None, *, value: SerdeLike[T] | None = None) -> Aggregator[list[T], V]:
     """All values, in the order of the records. The state grows with the records: group or window first."""
     name = named("list", of)
     pick, (serde, _) = getter(of, name), _serdes(value)
@@ -149,7 +149,7 @@ def list_(of: Column[V] = None, *, value: SerdeLike[T] | None = None) -> Aggrega
     )
 
 
-def set_(of: Column[V] = None, *, value: SerdeLike[T] | None = None) -> Aggregator[list[T], V]:
+def set_(of: AggregateInput[V] = None, *, value: SerdeLike[T] | None = None) -> Aggregator[list[T], V]:
     """The distinct values as a list: ascending if they can be compared, else in the order of their bytes."""
     name = named("set", of)
     serde, _ = _serdes(value)
@@ -164,12 +164,12 @@ def set_(of: Column[V] = None, *, value: SerdeLike[T] | None = None) -> Aggregat
     return _bag(name, of, serde, result, RESULT_JSON)
 
 
-def count_distinct(of: Column[V] = None, *, value: SerdeLike[T] | None = None) -> Aggregator[int, V]:
+def count_distinct(of: AggregateInput[V] = None, *, value: SerdeLike[T] | None = None) -> Aggregator[int, V]:
     """The number of distinct values, exactly. The state holds all of them; ``approx_distinct`` needs bounded space."""
     return _bag(named("count-distinct", of), of, _serdes(value)[0], len, INT)
 
 
-def _bag(name: str, of: Column, serde: Serde[Any], result: Any, result_serde: Serde[Any]) -> Aggregator:
+def _bag(name: str, of: AggregateInput, serde: Serde[Any], result: Any, result_serde: Serde[Any]) -> Aggregator:
     pick = getter(of, name)
 
     def add(acc: Bag, data: bytes, timestamp_ms: int) -> Bag:
@@ -202,9 +202,9 @@ def _bag(name: str, of: Column, serde: Serde[Any], result: Any, result_serde: Se
 
 def top_k(
     k: int,
-    of: Column[V] = None,
+    of: AggregateInput[V] = None,
     *,
-    by: Column[T] = None,
+    by: AggregateInput[T] = None,
     largest: bool = True,
     value: SerdeLike[T] | None = None,
 ) -> Aggregator[list[T], V]:

@@ -19,17 +19,17 @@ from typing import Any, TypeAlias, cast
 from penstock.state.errors import TopologyError
 from penstock.state.serdes.serde import FLOAT, INT, Serde, SerdeLike, serde_of
 from penstock.state.type_parameters import T, V
-from penstock.topologies.aggregators.base import Aggregator, Column, Step, getter, named
+from penstock.topologies.aggregators.base import AggregateInput, Aggregator, Step, getter, named
 from penstock.topologies.aggregators.encoding import DECIMAL, FLAT, INT_JSON, RESULT_JSON, maybe, scalar
 
-Number: TypeAlias = "type[int] | type[float] | type[Decimal] | None"
+NumberType: TypeAlias = "type[int] | type[float] | type[Decimal] | None"
 
 _EXACT = Context(prec=2_000, traps=[Inexact, InvalidOperation, Overflow])
 """Sums of decimals are exact or an error. 2,000 digits are enough for any sum of doubles in decimal notation."""
 _DIVIDING = Context(prec=28, traps=[DivisionByZero, InvalidOperation, Overflow])
 
 
-def count(of: Column[V] = None) -> Aggregator[int, V]:
+def count(of: AggregateInput[V] = None) -> Aggregator[int, V]:
     """The number of records; for a column, of those in which it is not null."""
     name = named("count", of)
     pick = None if of is None else getter(of, name)
@@ -54,17 +54,17 @@ def count(of: Column[V] = None) -> Aggregator[int, V]:
     )
 
 
-def sum_(of: Column[V] = None, *, number: type[T] | None = None) -> Aggregator[T, V]:
+def sum_(of: AggregateInput[V] = None, *, number: type[T] | None = None) -> Aggregator[T, V]:
     """The sum; null if there are no values."""
 
     def result(acc: _Total) -> Any:
         return _whole(acc) if acc[0] or len(acc) > 2 else None
 
     kinds: dict[Any, Serde[Any]] = {float: FLOAT, Decimal: DECIMAL, int: INT_JSON}
-    return _total("sum", of, cast("Number", number), result, kinds.get(number, RESULT_JSON))
+    return _total("sum", of, cast("NumberType", number), result, kinds.get(number, RESULT_JSON))
 
 
-def mean(of: Column[V] = None, *, number: Number = None) -> Aggregator[Any, V]:
+def mean(of: AggregateInput[V] = None, *, number: NumberType = None) -> Aggregator[Any, V]:
     """The mean; null if there are no values. The mean of ints is a float, that of decimals a decimal of 28 digits."""
 
     def result(acc: _Total) -> Any:
@@ -77,7 +77,7 @@ def mean(of: Column[V] = None, *, number: Number = None) -> Aggregator[Any, V]:
 
 
 def _total(
-    kind: str, of: Column, number: Number, result: Callable[[_Total], Any], result_serde: Serde[Any]
+    kind: str, of: AggregateInput, number: NumberType, result: Callable[[_Total], Any], result_serde: Serde[Any]
 ) -> Aggregator:
     name = named(kind, of)
     pick, checked = getter(of, name), _checker(name, number)
@@ -160,7 +160,7 @@ def _minus(a: Any, b: Any) -> Any:
     return _EXACT.subtract(a, b) if type(a) is Decimal or type(b) is Decimal else a - b
 
 
-def _checker(name: str, number: Number) -> Callable[[Any], Any]:
+def _checker(name: str, number: NumberType) -> Callable[[Any], Any]:
     """A function that converts a value to the declared type, or raises ``TypeError``."""
     takes: dict[Any, tuple[type, ...]] = {
         None: (int, float, Decimal),
@@ -183,7 +183,9 @@ def _checker(name: str, number: Number) -> Callable[[Any], Any]:
     return checked
 
 
-def variance(of: Column[V] = None, *, population: bool = False, number: Number = None) -> Aggregator[float, V]:
+def variance(
+    of: AggregateInput[V] = None, *, population: bool = False, number: NumberType = None
+) -> Aggregator[float, V]:
     """The sample variance (null for one value), or that of the whole ``population``; a float.
 
     Ints and decimals are summed exactly. From the first float on, Welford's method is used.
@@ -191,7 +193,9 @@ def variance(of: Column[V] = None, *, population: bool = False, number: Number =
     return _moments("variance", of, population, number, _itself)
 
 
-def std_dev(of: Column[V] = None, *, population: bool = False, number: Number = None) -> Aggregator[float, V]:
+def std_dev(
+    of: AggregateInput[V] = None, *, population: bool = False, number: NumberType = None
+) -> Aggregator[float, V]:
     """The standard deviation: the root of the ``variance``."""
     return _moments("std-dev", of, population, number, math.sqrt)
 
@@ -205,7 +209,9 @@ def _itself(x: Any) -> Any:
 _Moments: TypeAlias = "tuple[Any, ...]"
 
 
-def _moments(kind: str, of: Column, population: bool, number: Number, final: Callable[[float], float]) -> Aggregator:
+def _moments(
+    kind: str, of: AggregateInput, population: bool, number: NumberType, final: Callable[[float], float]
+) -> Aggregator:
     name = named(f"{kind}-population" if population else kind, of)
     pick, checked = getter(of, name), _checker(name, number)
     none: _Moments = (0, 0.0, 0.0, False) if number is float else (0, 0, 0, True)
@@ -295,13 +301,13 @@ def _parted(a: _Moments, b: _Moments) -> _Moments:
     return n, mean, max(sa - sb - delta * delta * n * nb / na, 0.0), False
 
 
-def min_(of: Column[V] = None, *, value: SerdeLike[T] | None = None) -> Aggregator[T, V]:
+def min_(of: AggregateInput[V] = None, *, value: SerdeLike[T] | None = None) -> Aggregator[T, V]:
     """The smallest value; -0.0 is below 0.0. Null if there are no values. ``value``: the serde of the column, if it
     is not a plain scalar."""
     return _extreme("min", of, value, lambda new, old: _above(old, new))
 
 
-def max_(of: Column[V] = None, *, value: SerdeLike[T] | None = None) -> Aggregator[T, V]:
+def max_(of: AggregateInput[V] = None, *, value: SerdeLike[T] | None = None) -> Aggregator[T, V]:
     """The greatest value; NaN is above all numbers. Null if there are no values. ``value``: as for ``min_``."""
     return _extreme("max", of, value, lambda new, old: _above(new, old))
 
@@ -322,7 +328,7 @@ def _apart(x: Any) -> tuple[bool, str, str]:
     return not str(x).startswith("-"), type(x).__name__, str(x)
 
 
-def _extreme(kind: str, of: Column, value: Any, better: Callable[[Any, Any], bool]) -> Aggregator:
+def _extreme(kind: str, of: AggregateInput, value: Any, better: Callable[[Any, Any], bool]) -> Aggregator:
     """Accumulators ``()`` or ``(value,)``."""
     name = named(kind, of)
     pick = getter(of, name)
@@ -352,7 +358,7 @@ def _only(acc: tuple[Any, ...]) -> Any:
     return acc[0] if acc else None
 
 
-def ewma(alpha: float, of: Column[V] = None) -> Aggregator[float, V]:
+def ewma(alpha: float, of: AggregateInput[V] = None) -> Aggregator[float, V]:
     """The exponentially weighted moving average: ``alpha·x + (1 − alpha)·last``; the first value is the first
     average. ``0 < alpha <= 1``."""
     name = named("ewma", of)

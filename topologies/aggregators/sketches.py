@@ -20,7 +20,7 @@ from typing import Any
 from penstock.state.errors import TopologyError
 from penstock.state.serdes.serde import BYTES, INT, Serde, SerdeLike, serde_of
 from penstock.state.type_parameters import T, V
-from penstock.topologies.aggregators.base import Aggregator, Column, getter, named
+from penstock.topologies.aggregators.base import AggregateInput, Aggregator, getter, named
 from penstock.topologies.aggregators.encoding import PLAIN, RESULT_JSON
 
 _PENDING = struct.Struct(">I")
@@ -45,7 +45,9 @@ def _token(data: bytes) -> str:
     return data.decode("latin-1")
 
 
-def approx_distinct(of: Column[V] = None, *, lg_k: int = 12, value: SerdeLike[T] | None = None) -> Aggregator[int, V]:
+def approx_distinct(
+    of: AggregateInput[V] = None, *, lg_k: int = 12, value: SerdeLike[T] | None = None
+) -> Aggregator[int, V]:
     """The number of distinct values by a HyperLogLog of ``2**lg_k`` bytes, whose relative error is about ``1.04 /
     2**(lg_k / 2)`` (12: 1.6 %). The answer depends only on the set of values, so merges are exact."""
     name = named("approx-distinct", of)
@@ -92,7 +94,7 @@ def approx_distinct(of: Column[V] = None, *, lg_k: int = 12, value: SerdeLike[T]
 
 
 def quantiles(
-    at: Sequence[float] = (0.5,), of: Column[V] = None, *, compression: int = 500
+    at: Sequence[float] = (0.5,), of: AggregateInput[V] = None, *, compression: int = 500
 ) -> Aggregator[list[float], V]:
     """The values at these ranks (0 to 1) by a t-digest, as a list of floats; null if there are no values. NaN is
     ignored.
@@ -178,7 +180,7 @@ def _counting(
 
 
 def heavy_hitters(
-    share: float = 0.01, of: Column[V] = None, *, value: SerdeLike[T] | None = None
+    share: float = 0.01, of: AggregateInput[V] = None, *, value: SerdeLike[T] | None = None
 ) -> Aggregator[list[dict[str, Any]], V]:
     """The values that make up more than ``share`` of the records, most frequent first, equal ones in the order of
     their bytes, as ``{"value", "count", "at_least"}`` (Misra–Gries). None is missing; a value that is reported by
@@ -212,7 +214,7 @@ def heavy_hitters(
 
 
 def count_min(
-    of: Column[V] = None, *, error: float = 0.01, confidence: float = 0.99, value: SerdeLike[T] | None = None
+    of: AggregateInput[V] = None, *, error: float = 0.01, confidence: float = 0.99, value: SerdeLike[T] | None = None
 ) -> Aggregator[bytes, V]:
     """How often each value occurred, as a count-min sketch: ``frequency(result, x)`` is never too low and, with this
     confidence, too high by at most ``error`` times the number of records."""
@@ -244,7 +246,7 @@ def frequency(sketch: bytes, x: T, *, value: SerdeLike[T] | None = None) -> int:
 
 
 def bloom(
-    of: Column[V] = None,
+    of: AggregateInput[V] = None,
     *,
     items: int = 10_000,
     false_positives: float = 0.01,

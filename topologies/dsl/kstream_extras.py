@@ -25,7 +25,7 @@ from penstock.topologies.dsl.wiring import Flow, check_function
 from penstock.topologies.expressions.tree import Expression
 from penstock.topologies.operator_api.operator import Emission
 from penstock.topologies.operators.joins.as_of_join import Direction
-from penstock.topologies.operators.patterns.pattern_match import WhenFull
+from penstock.topologies.operators.patterns.pattern_match import MatchWhenFull
 from penstock.topologies.patterns.pattern import Pattern
 from penstock.topologies.windows import TumblingWindows, Windows
 from penstock.topologies.windows.durations import Duration
@@ -286,7 +286,7 @@ class KStreamExtras(Handle[K, V]):
         event_order: EventOrder = "time",
         unbounded: bool = False,
         max_partial_matches: int | None = None,
-        when_full: WhenFull = "shut_down",
+        when_full: MatchWhenFull = "shut_down",
         name: str | None = None,
     ) -> PatternMatches[K, V, dict[str, list[V]]]: ...
 
@@ -301,7 +301,7 @@ class KStreamExtras(Handle[K, V]):
         event_order: EventOrder = "time",
         unbounded: bool = False,
         max_partial_matches: int | None = None,
-        when_full: WhenFull = "shut_down",
+        when_full: MatchWhenFull = "shut_down",
         name: str | None = None,
     ) -> PatternMatches[K, V, A]: ...
 
@@ -315,7 +315,7 @@ class KStreamExtras(Handle[K, V]):
         event_order: EventOrder = "time",
         unbounded: bool = False,
         max_partial_matches: int | None = None,
-        when_full: WhenFull = "shut_down",
+        when_full: MatchWhenFull = "shut_down",
         name: str | None = None,
     ) -> PatternMatches[K, V, A] | PatternMatches[K, V, dict[str, list[V]]]:
         """Look for a pattern among the records of each key, as FlinkCEP does.

@@ -24,7 +24,7 @@ from penstock.topologies.dsl.kgrouped_table import KGroupedTable
 from penstock.topologies.expressions.tree import Expression
 from penstock.topologies.functions import takes_two
 from penstock.topologies.operators.processors.processor import Processor
-from penstock.topologies.operators.tables.suppress import Until, WhenFull
+from penstock.topologies.operators.tables.suppress import SuppressWhenFull, Until
 from penstock.topologies.windows import Windows
 
 if TYPE_CHECKING:
@@ -237,7 +237,7 @@ class KTable(Handle[K, V]):
         *,
         max_records: int | None = None,
         max_bytes: int | None = None,
-        when_full: WhenFull | None = None,
+        when_full: SuppressWhenFull | None = None,
         name: str | None = None,
     ) -> KTable[K, V]:
         """Pass on only the last changes: with ``until_time_limit("10s")``, or for windowed tables with

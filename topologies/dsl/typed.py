@@ -1,8 +1,8 @@
 """Row functions of the DSL, given as functions or as expressions.
 
-When the operator is added, an expression is typed against the types that the flow's serdes declare. Its type sets the
-serde of its result: int64, float64, string and bytes have their own (a timestamp that of its milliseconds); a struct or
-list is JSON, which refuses inf and nan if it may hold such numbers.
+When the operator is added, an expression is typed against the types that the flow's serdes declare. The type of its
+result decides the serde. int64, float64, string and bytes have one each, and a timestamp uses that of int64. A struct or a
+list is written as JSON; if it can hold floats, that serde refuses inf and nan.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from penstock.topologies.aggregators.expression_aggregates import aggregator_of_
 from penstock.topologies.dsl.wiring import Flow, check_function
 from penstock.topologies.expressions.inference import ExpressionScope, assignable
 from penstock.topologies.expressions.row_function import ExpressionFunction, to_function
-from penstock.topologies.expressions.tree import Expression, Header, Input, StructOf, walk
+from penstock.topologies.expressions.tree import Expression, HeaderValue, Input, StructOf, walk
 from penstock.topologies.expressions.types import TIMESTAMP, UNKNOWN, DataType, schema_of, struct_of
 
 RECORD = ("key", "value", "timestamp", "headers")
@@ -63,7 +63,9 @@ def row_function(
     function that takes all arguments of ``RECORD``. Raises ``TopologyError``."""
     if not isinstance(fn, Expression):
         return check_function(fn, name)
-    if record and any(isinstance(n, Header) or (isinstance(n, Input) and n.which == "timestamp") for n in walk(fn)):
+    if record and any(
+        isinstance(n, HeaderValue) or (isinstance(n, Input) and n.which == "timestamp") for n in walk(fn)
+    ):
         arguments = RECORD
     return to_function(fn, arguments, scope_of_flow(flow), operator=name, condition=condition)
 
@@ -89,8 +91,8 @@ def join_function(
 
 
 def result_serde(fn: Any, name: str, given: Any) -> Any:
-    """Return what to use as the serde of a function's result: what was given, else what follows from an expression's
-    type, else ``None`` (unchanged). Raises ``TopologyError`` if an expression's result does not fit what was given."""
+    """Return the serde for a function's result: the given one, else that of an expression's type, else ``None`` (the
+    flow's stays). Raises ``TopologyError`` if the given one does not fit an expression's result."""
     if not isinstance(fn, ExpressionFunction):
         return given
     if given is None:
@@ -182,8 +184,8 @@ def _is_class(into: Any) -> bool:
 
 
 def options_and_parts(options: dict[str, Any], parts: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
-    """Split keywords into options and aggregates. If an option got an aggregate or an expression, that is a part of the
-    option's name, and the option is ``None``. Returns the options in order, and all parts."""
+    """Split keyword arguments into options and aggregates. An aggregate or expression that was given under the name of an
+    option is a part of that name, and the option is ``None``. Returns the options in order, and all parts."""
     named = {n: o for n, o in options.items() if isinstance(o, (Aggregator, Expression))}
     return [None if n in named else o for n, o in options.items()], {**named, **parts}
 
@@ -191,8 +193,8 @@ def options_and_parts(options: dict[str, Any], parts: Mapping[str, Any]) -> tupl
 def aggregate_of(
     parts: Mapping[str, Aggregator | Expression], name: str, flow: Flow, value: Any
 ) -> tuple[Aggregator, Any]:
-    """Combine several aggregates by name, ready ones and expressions, into one. Also returns what to use as the serde
-    of its results. Raises ``TopologyError``."""
+    """Combine named aggregates, ready ones and expressions, into one. Also returns the serde for its results. Raises
+    ``TopologyError``."""
     expressions = {n: p for n, p in parts.items() if isinstance(p, Expression)}
     others: dict[str, Any] = {n: p for n, p in parts.items() if not isinstance(p, Expression)}
     if others and _is_class(value):

@@ -65,10 +65,10 @@ class AccessLine(msgspec.Struct, frozen=True):
         return parts[index] if len(parts) == 3 else None
 
 
-LogFormat = Literal["common", "combined", "any"]
+AccessLogFormat = Literal["common", "combined", "any"]
 
 
-def access_log(form: LogFormat = "any") -> Serde[AccessLine]:
+def access_log(form: AccessLogFormat = "any") -> Serde[AccessLine]:
     """The serde of access log lines. ``any`` reads both formats, and writes the combined one unless a request has
     neither referer nor agent. Raises ``SerdeError`` for an unknown format; a line of another form is a ``SerdeError``
     too."""

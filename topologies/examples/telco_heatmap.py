@@ -16,7 +16,7 @@ from penstock.topologies.operator_api.watermark_strategies import bounded_out_of
 from penstock.topologies.windows import tumbling
 
 
-class Measurement(msgspec.Struct, frozen=True, gc=False):
+class CellMeasurement(msgspec.Struct, frozen=True, gc=False):
     """A download by the subscriber that is the record's key."""
 
     cell: str
@@ -35,7 +35,7 @@ def build(measurements: str = "measurements", subscribers: str = "subscribers", 
     keyed by subscriber and must have the same number of partitions. Measurements may be 10 s late."""
     builder = StreamsBuilder("telco-heatmap")
     known = builder.table(subscribers, value=Subscriber)
-    measured = builder.stream(measurements, value=Measurement, watermark=bounded_out_of_orderness("10s"))
+    measured = builder.stream(measurements, value=CellMeasurement, watermark=bounded_out_of_orderness("10s"))
     download = struct(cell=left("cell"), bytes=left("bytes"), millis=left("millis"), contract=right("contract"))
     premium = measured.join(known, download).filter_values(col("contract") == "premium")
     minutes = premium.group_by(col("cell")).windowed_by(tumbling("1m", grace=0))

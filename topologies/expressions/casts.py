@@ -18,6 +18,10 @@ from penstock.topologies.expressions.types import DataType
 _WHOLE = re.compile(r"[+-]?[0-9]+")
 _REAL = re.compile(r"[+-]?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?|inf|infinity|nan)", re.IGNORECASE)
 
+_INT64_DIGITS = 19
+_ZEROS_MAX = 10_000
+"""A decimal is written without an exponent; what would need more zeros than these is not written out."""
+
 
 def caster(of: DataType, to: DataType) -> Callable[[Any], Any]:
     """The cast between two types, for values that are not null."""
@@ -46,7 +50,9 @@ def _to_int(value: Any) -> int:
         if not _WHOLE.fullmatch(value.strip()):
             raise ValueError
         result = int(value)
-    elif isinstance(value, (int, float, decimal.Decimal)):
+    elif isinstance(value, decimal.Decimal):
+        result = _decimal_to_int(value)
+    elif isinstance(value, (int, float)):
         result = int(value)
     else:
         raise TypeError
@@ -63,6 +69,15 @@ def _to_float(value: Any) -> float:
     if isinstance(value, (int, float, decimal.Decimal)) and not isinstance(value, bool):
         return float(value)
     raise TypeError
+
+
+def _decimal_to_int(value: decimal.Decimal) -> int:
+    # A few characters may be a number of millions of digits: it is not written out only to be found too large.
+    if value.is_finite() and value.adjusted() >= _INT64_DIGITS:
+        if value:
+            raise OverflowError
+        return 0
+    return int(value)
 
 
 _WORDS = {"true": True, "false": False}
@@ -88,6 +103,8 @@ def _to_text(value: Any) -> str:
     if isinstance(value, (int, float)):
         return repr(value)
     if isinstance(value, decimal.Decimal):
+        if value.is_finite() and abs(value.adjusted()) > _ZEROS_MAX:
+            raise OverflowError
         return format(value, "f")
     raise TypeError
 

@@ -10,11 +10,12 @@ from penstock.topologies.expressions.numbers import INT64_MAX, INT64_MIN
 from penstock.topologies.expressions.readers import EXACT, Reader, member, reader
 from penstock.topologies.expressions.types import DataType
 
-Row = Callable[[Any, Any, int, Any], Any]
+RowReader = Callable[[Any, Any, int, Any], Any]
+"""A function of key, value, timestamp and headers (or the right value of a join)."""
 Get = Callable[[Any], Any]
 
 
-def read_input(which: str, tp: DataType, what: str) -> Row:
+def read_input(which: str, tp: DataType, what: str) -> RowReader:
     """The record's key, value or timestamp, or a side of a join. Null if it is null, for any declared type."""
     if which == "timestamp":
         return lambda key, value, timestamp, headers: timestamp
@@ -26,7 +27,7 @@ def read_input(which: str, tp: DataType, what: str) -> Row:
     return lambda key, value, timestamp, headers: check(value)
 
 
-def column(source: Row | None, owner: DataType, name: str, tp: DataType, what: str) -> Row:
+def column(source: RowReader | None, owner: DataType, name: str, tp: DataType, what: str) -> RowReader:
     """The field of the result of ``source``, or of the record's value (``None``). ``tp``: the field's type; ``what``:
     its text. Reads items if dicts were declared, attributes if a class was; if the row holds the other kind, reads that
     instead."""
@@ -47,7 +48,7 @@ def _getter(owner: DataType, name: str) -> Get:
     return lambda row: getattr(row, name) if type(row) is expected else member(row, name)
 
 
-def _nested(source: Row, get: Get, check: Reader) -> Row:
+def _nested(source: RowReader, get: Get, check: Reader) -> RowReader:
     def read(key: Any, value: Any, timestamp: int, headers: Any) -> Any:
         owner = source(key, value, timestamp, headers)
         return None if owner is None else check(get(owner))
@@ -58,7 +59,7 @@ def _nested(source: Row, get: Get, check: Reader) -> Row:
 # Repeated four times, because one call less per column saves a large part of an expression's time.
 
 
-def _int64_item(name: str, check: Reader) -> Row:
+def _int64_item(name: str, check: Reader) -> RowReader:
     def read(key: Any, value: Any, timestamp: int, headers: Any) -> Any:
         if type(value) is dict:
             found = value.get(name)
@@ -71,7 +72,7 @@ def _int64_item(name: str, check: Reader) -> Row:
     return read
 
 
-def _int64_attribute(expected: type, name: str, check: Reader) -> Row:
+def _int64_attribute(expected: type, name: str, check: Reader) -> RowReader:
     def read(key: Any, value: Any, timestamp: int, headers: Any) -> Any:
         if type(value) is expected:
             found = getattr(value, name)
@@ -84,7 +85,7 @@ def _int64_attribute(expected: type, name: str, check: Reader) -> Row:
     return read
 
 
-def _item(name: str, exact: type | None, check: Reader) -> Row:
+def _item(name: str, exact: type | None, check: Reader) -> RowReader:
     def read(key: Any, value: Any, timestamp: int, headers: Any) -> Any:
         if type(value) is dict:
             found = value.get(name)
@@ -97,7 +98,7 @@ def _item(name: str, exact: type | None, check: Reader) -> Row:
     return read
 
 
-def _attribute(expected: type, name: str, exact: type | None, check: Reader) -> Row:
+def _attribute(expected: type, name: str, exact: type | None, check: Reader) -> RowReader:
     def read(key: Any, value: Any, timestamp: int, headers: Any) -> Any:
         if type(value) is expected:
             found = getattr(value, name)

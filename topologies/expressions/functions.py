@@ -23,7 +23,7 @@ from penstock.topologies.expressions.tree import (
     Call,
     Expression,
     Field,
-    Header,
+    HeaderValue,
     Input,
     Literal,
     StructOf,
@@ -86,7 +86,7 @@ def window_end() -> Expression:
 
 def header(name: str) -> Expression:
     """The last header of this name, as bytes (``.cast("string")`` for text); null where there is none."""
-    return Header(name)
+    return HeaderValue(name)
 
 
 def lit(of: object) -> Literal:

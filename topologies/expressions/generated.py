@@ -16,13 +16,14 @@ from typing import Any
 from penstock.topologies.expressions import special
 from penstock.topologies.expressions.casts import caster
 from penstock.topologies.expressions.catalog import CATALOG, SPECIAL
+from penstock.topologies.expressions.columns import RowReader
 from penstock.topologies.expressions.dynamic import comparison, condition, expecting
 from penstock.topologies.expressions.generated_reads import INT64_TEST, Reads
 from penstock.topologies.expressions.inference import ExpressionScope, Inference, constants_of, scope_of
 from penstock.topologies.expressions.numbers import FLOATS, INTEGERS, negative
 from penstock.topologies.expressions.python_source import PythonSource, TooDeepError, is_plain_name
 from penstock.topologies.expressions.readers import as_dict
-from penstock.topologies.expressions.rows import Row, binary_kernel, compile_row
+from penstock.topologies.expressions.rows import binary_kernel, compile_row
 from penstock.topologies.expressions.signature import GROUPS
 from penstock.topologies.expressions.times import as_datetime
 from penstock.topologies.expressions.tree import (
@@ -36,7 +37,7 @@ from penstock.topologies.expressions.tree import (
     Expression,
     Extend,
     Field,
-    Header,
+    HeaderValue,
     Input,
     Literal,
     StructOf,
@@ -49,7 +50,7 @@ _SCALARS = frozenset((int, float, bool, str, bytes))
 _INLINE = ("+", "-", "*")
 """Arithmetic that Python's operators compute as the kernels do."""
 ROW = ("key", "value", "timestamp", "headers")
-"""The parameters of a ``Row``."""
+"""The parameters of a ``RowReader``."""
 
 
 def generated(
@@ -61,7 +62,7 @@ def generated(
     condition: bool = False,
 ) -> Callable[..., Any]:
     """A faster function with the answers of ``reference``, which takes these parameters: some of ``key``, ``value``,
-    ``timestamp`` and ``headers`` (as ``Row``). The expression has been checked. Returns the reference itself if the
+    ``timestamp`` and ``headers`` (as ``RowReader``). The expression has been checked. Returns the reference itself if the
     expression is nested too deeply."""
     writer = ExpressionWriter(PythonSource(), Inference(scope))
     try:
@@ -73,7 +74,7 @@ def generated(
 
 def generated_row(
     expression: Expression, schema: Any = UNKNOWN, *, operator: str | None = None, condition: bool = False
-) -> Row:
+) -> RowReader:
     """As ``compile_row``, whose answers it has."""
     row = compile_row(expression, schema, operator=operator, condition=condition)
     return generated(expression, scope_of(schema), ROW, row, condition=condition)
@@ -129,7 +130,7 @@ class ExpressionWriter:
                 return self._constant(constant)
             case Input():
                 return self._input(e)
-            case Header(name):
+            case HeaderValue(name):
                 return self._set(f"{self.source.bound(special.header(name))}(None, None, 0, headers)")
             case Field():
                 return self._field(e)

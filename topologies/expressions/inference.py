@@ -26,7 +26,7 @@ from penstock.topologies.expressions.tree import (
     Expression,
     Extend,
     Field,
-    Header,
+    HeaderValue,
     Input,
     Literal,
     StructOf,
@@ -129,7 +129,7 @@ class Inference:
                 return tp
             case Input(which):
                 return self.scope.side(which)
-            case Header(name):
+            case HeaderValue(name):
                 self.scope.check_record(f"header({name!r})")
                 return BYTES.or_null()
             case Field(of, name):
@@ -216,7 +216,7 @@ def _check_argument(name: str, function: FunctionSignature, place: int, arg: Exp
 
 
 def did_you_mean(name: str, names: Iterable[str]) -> str:
-    """A question after the name of a column that there is not; empty if none of the names looks like it."""
+    """Suggest names that resemble an unknown one; empty if none does."""
     found = difflib.get_close_matches(name, list(names), n=3)
     return f"; did you mean {' or '.join(map(repr, found))}?" if found else ""
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from penstock.topologies.expressions.numbers import INT64_MAX, INT64_MIN
 from penstock.topologies.operator_api.columns import Mask
 
-Codes: TypeAlias = NDArray[Any]
+CodeArray: TypeAlias = NDArray[Any]
 Array: TypeAlias = NDArray[Any]
 _TYPES: dict[type, Any] = {int: np.int64, float: np.float64, bool: np.bool_}
 _SPARSE = 4
@@ -65,7 +65,7 @@ class Vec:
 class Distinct:
     """Values of any kind by their codes."""
 
-    codes: Codes
+    codes: CodeArray
     values: list[Any]
     errors: Mask | None = None
 
@@ -97,7 +97,7 @@ class Distinct:
         return _any(self.errors, present)
 
 
-Part: TypeAlias = Vec | Distinct
+Operand: TypeAlias = Vec | Distinct
 
 
 def _any(errors: Mask | None, present: Mask | None) -> bool:
@@ -106,7 +106,7 @@ def _any(errors: Mask | None, present: Mask | None) -> bool:
     return bool((errors if present is None else errors & present).any())
 
 
-def gathered(flags: Sequence[bool], codes: Codes) -> Mask:
+def gathered(flags: Sequence[bool], codes: CodeArray) -> Mask:
     """The flag of each row, by its code."""
     return np.array(flags, np.bool_)[codes]
 
@@ -117,7 +117,7 @@ def gathered(flags: Sequence[bool], codes: Codes) -> Mask:
 class Coded(NamedTuple):
     """A column by its distinct values."""
 
-    codes: Codes
+    codes: CodeArray
     values: list[Any]
 
 
@@ -132,7 +132,7 @@ def coded_numbers(array: Array, nulls: Mask | None) -> Coded:
     return Coded(codes, values)
 
 
-def combined(parts: list[Coded], rows: int) -> tuple[Codes, list[tuple[Any, ...]]]:
+def combined(parts: list[Coded], rows: int) -> tuple[CodeArray, list[tuple[Any, ...]]]:
     """The distinct combinations of values, and the combination of each row."""
     if not parts:
         return np.zeros(rows, np.int32), [()]
@@ -152,7 +152,7 @@ def combined(parts: list[Coded], rows: int) -> tuple[Codes, list[tuple[Any, ...]
         found = np.flatnonzero(there)
         ranks = np.empty(bound, np.int32)
         ranks[found] = np.arange(len(found), dtype=np.int32)
-        codes: Codes = ranks[whole]
+        codes: CodeArray = ranks[whole]
     else:
         found, codes = np.unique(whole, return_inverse=True)
         codes = codes.astype(np.int32)

@@ -220,6 +220,27 @@ def _rounding_up(constants: Sequence[Any]) -> Callable[[Any], Any]:
     return kernel
 
 
+def _fitting(constants: Sequence[Any]) -> Callable[[Any], Any]:
+    """The value, if it has at most this many digits before its point."""
+    fits = _fitting_or_null(constants)
+
+    def kernel(value: Any) -> Any:
+        if fits(value) is None:
+            raise Fault(f"{value} has more than {constants[0]} digits before its point; cast it to a wider decimal")
+        return value
+
+    return kernel
+
+
+def _fitting_or_null(constants: Sequence[Any]) -> Callable[[Any], Any]:
+    digits = constants[0]
+
+    def kernel(value: decimal.Decimal) -> decimal.Decimal | None:
+        return value if not value or value.adjusted() < digits else None
+
+    return kernel
+
+
 def _square_root(value: Any) -> float:
     if value < 0:
         raise Fault(f"the square root of {value}, which is negative; guard it with when()")
@@ -287,6 +308,10 @@ FUNCTIONS: dict[str, FunctionSignature] = {
     "ceil": FunctionSignature(("number",), same, make=_plain(_whole(math.ceil, decimal.ROUND_CEILING))),
     "round": FunctionSignature(("number", "int64"), same, optional=1, constants=1, make=_rounding),
     "round_half_up": FunctionSignature(("number", "int64"), same, optional=1, constants=1, make=_rounding_up),
+    "fitting": FunctionSignature(("number", "int64"), same, constants=1, make=_fitting),
+    "fitting_or_null": FunctionSignature(
+        ("number", "int64"), same, constants=1, make=_fitting_or_null, may_be_null=True
+    ),
     "sqrt": FunctionSignature(("number",), FLOAT64, make=_plain(_square_root)),
     "quotient": FunctionSignature(("int64", "int64"), INT64, make=_plain(_quotient)),
     "remainder": FunctionSignature(("number", "number"), common_of_all, make=_plain(_remainder)),

@@ -11,10 +11,11 @@ from collections.abc import Callable
 from typing import Any
 
 from penstock.state.errors import TopologyError
+from penstock.topologies.expressions.columns import RowReader
 from penstock.topologies.expressions.errors import ExpressionError
 from penstock.topologies.expressions.generated import generated
 from penstock.topologies.expressions.inference import ExpressionScope, infer, scope_of
-from penstock.topologies.expressions.rows import Row, compile_parts
+from penstock.topologies.expressions.rows import compile_parts
 from penstock.topologies.expressions.tree import Expression
 from penstock.topologies.expressions.types import UNKNOWN, DataType
 
@@ -25,7 +26,7 @@ class ExpressionFunction:
 
     arguments: tuple[str, ...] = ()
     _parameters: tuple[str, ...] = ()
-    """The arguments, under the names that they have in a ``Row``."""
+    """The arguments, under the names that they have in a ``RowReader``."""
 
     def __init__(
         self, expression: Expression, scope: ExpressionScope, operator: str | None = None, condition: bool = False
@@ -43,7 +44,7 @@ class ExpressionFunction:
         )
         """The row function as a plain function, which is faster to call in a loop."""
 
-    def _called(self, run: Row, failure: Callable[..., ExpressionError]) -> Callable[..., Any]:
+    def _called(self, run: RowReader, failure: Callable[..., ExpressionError]) -> Callable[..., Any]:
         raise AssertionError(f"{type(self).__name__} says how it is called")
 
     def __call__(self, *args: Any) -> Any:
@@ -73,7 +74,7 @@ class OfValue(ExpressionFunction):
     arguments = ("value",)
     _parameters = ("value",)
 
-    def _called(self, run: Row, failure: Callable[..., ExpressionError]) -> Callable[..., Any]:
+    def _called(self, run: RowReader, failure: Callable[..., ExpressionError]) -> Callable[..., Any]:
         def plain(value: Any) -> Any:
             try:
                 return run(None, value, 0, ())
@@ -89,7 +90,7 @@ class OfKeyValue(ExpressionFunction):
     arguments = ("key", "value")
     _parameters = ("key", "value")
 
-    def _called(self, run: Row, failure: Callable[..., ExpressionError]) -> Callable[..., Any]:
+    def _called(self, run: RowReader, failure: Callable[..., ExpressionError]) -> Callable[..., Any]:
         def plain(key: Any, value: Any) -> Any:
             try:
                 return run(key, value, 0, ())
@@ -105,7 +106,7 @@ class OfRecord(ExpressionFunction):
     arguments = ("key", "value", "timestamp", "headers")
     _parameters = ("key", "value", "timestamp", "headers")
 
-    def _called(self, run: Row, failure: Callable[..., ExpressionError]) -> Callable[..., Any]:
+    def _called(self, run: RowReader, failure: Callable[..., ExpressionError]) -> Callable[..., Any]:
         def plain(key: Any, value: Any, timestamp: Any, headers: Any) -> Any:
             try:
                 return run(key, value, timestamp, headers)
@@ -121,7 +122,7 @@ class OfSides(ExpressionFunction):
     arguments = ("left", "right")
     _parameters = ("value", "headers")
 
-    def _called(self, run: Row, failure: Callable[..., ExpressionError]) -> Callable[..., Any]:
+    def _called(self, run: RowReader, failure: Callable[..., ExpressionError]) -> Callable[..., Any]:
         def plain(left: Any, right: Any) -> Any:
             try:
                 return run(None, left, 0, right)
@@ -137,7 +138,7 @@ class OfKeySides(ExpressionFunction):
     arguments = ("key", "left", "right")
     _parameters = ("key", "value", "headers")
 
-    def _called(self, run: Row, failure: Callable[..., ExpressionError]) -> Callable[..., Any]:
+    def _called(self, run: RowReader, failure: Callable[..., ExpressionError]) -> Callable[..., Any]:
         def plain(key: Any, left: Any, right: Any) -> Any:
             try:
                 return run(key, left, 0, right)

@@ -19,7 +19,7 @@ from typing import Any
 from penstock.topologies.expressions import special
 from penstock.topologies.expressions.casts import caster
 from penstock.topologies.expressions.catalog import CATALOG, SPECIAL
-from penstock.topologies.expressions.columns import column, read_input
+from penstock.topologies.expressions.columns import RowReader, column, read_input
 from penstock.topologies.expressions.dynamic import COMPARE, arithmetic, comparison, expecting, widened_comparison
 from penstock.topologies.expressions.errors import ExpressionError, Fault
 from penstock.topologies.expressions.inference import ExpressionScope, Inference, constants_of, scope_of
@@ -37,7 +37,7 @@ from penstock.topologies.expressions.tree import (
     Expression,
     Extend,
     Field,
-    Header,
+    HeaderValue,
     Input,
     Literal,
     StructOf,
@@ -46,13 +46,10 @@ from penstock.topologies.expressions.tree import (
 )
 from penstock.topologies.expressions.types import UNKNOWN, DataType, common_type
 
-Row = Callable[[Any, Any, int, Any], Any]
-"""Of key, value, timestamp and headers (or the right value of a join)."""
-
 
 def compile_row(
     expression: Expression, schema: Any = UNKNOWN, *, operator: str | None = None, condition: bool = False
-) -> Row:
+) -> RowReader:
     """The function of one row. ``schema``: as ``infer``, which is run first and raises ``TopologyError``.
     ``condition``: refuse results other than true, false and null."""
     run, failure = compile_parts(expression, schema, operator=operator, condition=condition)
@@ -68,7 +65,7 @@ def compile_row(
 
 def compile_parts(
     expression: Expression, schema: Any, *, operator: str | None = None, condition: bool = False
-) -> tuple[Row, Callable[..., ExpressionError]]:
+) -> tuple[RowReader, Callable[..., ExpressionError]]:
     """As ``compile_row``, but the caller raises ``ExpressionError``. Returns the function of one row, and a function of
     an exception and the row that returns the error to raise from it."""
     scope = scope_of(schema)
@@ -113,14 +110,14 @@ class _Compiler:
     def __init__(self, inference: Inference) -> None:
         self._types = inference
 
-    def compile(self, e: Expression) -> Row:
+    def compile(self, e: Expression) -> RowReader:
         """Compile a node to a closure."""
         match e:
             case Literal(constant, _):
                 return lambda key, value, timestamp, headers: constant
             case Input(which):
                 return read_input(which, self._types.of(e), e.text())
-            case Header(name):
+            case HeaderValue(name):
                 return special.header(name)
             case Field():
                 return self._field(e)
@@ -143,39 +140,39 @@ class _Compiler:
                 return special.extend(self.compile(of), self._types.of(of), [(n, self.compile(f)) for n, f in fields])
         raise AssertionError(f"{type(e).__name__} cannot be run on a row")
 
-    def _field(self, e: Field) -> Row:
+    def _field(self, e: Field) -> RowReader:
         owner = e.of
         which = owner.which if isinstance(owner, Input) else None
         source = None if which in ("value", "left") else self.compile(owner)
         return column(source, self._types.of(owner), e.name, self._types.of(e), e.text())
 
-    def _unary(self, op: str, of: Expression) -> Row:
+    def _unary(self, op: str, of: Expression) -> RowReader:
         if op == "~":
             return special.inverse(self.condition(of))
         return special.strict((self._argument(of, "number", "-"),), negative)
 
-    def condition(self, e: Expression) -> Row:
+    def condition(self, e: Expression) -> RowReader:
         """Compile a node that must be a condition."""
         run = self.compile(e)
         return special.checked_condition(run) if self._types.of(e).kind == "unknown" else run
 
-    def _argument(self, e: Expression, group: str, function: str) -> Row:
+    def _argument(self, e: Expression, group: str, function: str) -> RowReader:
         run = self.compile(e)
         if group == "any" or self._types.of(e).kind != "unknown":
             return run
         return special.strict((run,), expecting(GROUPS[group], function))
 
-    def _logic(self, op: str, left: Expression, right: Expression) -> Row:
+    def _logic(self, op: str, left: Expression, right: Expression) -> RowReader:
         first, second = self.condition(left), self.condition(right)
         return special.conjunction(first, second) if op == "&" else special.disjunction(first, second)
 
-    def _binary(self, op: str, left: Expression, right: Expression) -> Row:
+    def _binary(self, op: str, left: Expression, right: Expression) -> RowReader:
         kernel = binary_kernel(op, self._types.of(left), self._types.of(right))
         if isinstance(right, Literal) and right.value is not None:
             return special.with_constant(self.compile(left), kernel, right.value)
         return special.strict_pair(self.compile(left), self.compile(right), kernel)
 
-    def _call(self, e: Call) -> Row:
+    def _call(self, e: Call) -> RowReader:
         function = CATALOG[e.function]
         kernel = function.make(constants_of(e, function))
         constant = function.constant_places()
@@ -185,7 +182,7 @@ class _Compiler:
             args = [special.widened(r, self._types.of(a), common) for r, a in zip(args, e.args, strict=True)]
         return special.strict(tuple(args), kernel)
 
-    def _special(self, e: Call) -> Row:
+    def _special(self, e: Call) -> RowReader:
         runs = [self.compile(a) for a in e.args]
         types = [self._types.of(a) for a in e.args]
         if e.function in ("is_null", "is_not_null"):
@@ -199,7 +196,7 @@ class _Compiler:
         kernels = [binary_kernel("==", types[0], t) for t in types[1:]]
         return special.is_in(runs[0], list(zip(runs[1:], kernels, strict=True)))
 
-    def _case(self, e: Case) -> Row:
+    def _case(self, e: Case) -> RowReader:
         common = self._types.of(e)
         branches = [
             (self.condition(c), special.widened(self.compile(v), self._types.of(v), common)) for c, v in e.branches

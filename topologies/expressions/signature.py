@@ -42,12 +42,12 @@ class _Options:
 
 @dataclasses.dataclass(frozen=True)
 class FunctionSignature(_Options):
-    """``parameters``: the group of each argument; ``variadic``: the last repeats; ``optional``: how many of the last ones
-    may be left out. The last ``constants`` parameters must be literals: ``make`` gets their values (the ones given), may
-    refuse them by ``Mismatch``, and returns the function of the other arguments, which are never null.
+    """``parameters``: the group of each argument. ``variadic``: the last one repeats. ``optional``: how many of the last
+    may be left out. The last ``constants`` parameters must be literals: ``make`` gets the values of those that were given,
+    raises ``Mismatch`` if it refuses them, and returns the function of the other arguments. That function never gets a null.
 
-    ``result``: the type, or a function of the arguments' types. It is nullable where an argument is or the function
-    ``may_be_null``, and never if ``never_null``. ``comparable``: all arguments must have a common type that can be
+    ``result``: the type, or a function of the arguments' types. It is nullable if an argument is nullable or ``may_be_null``
+    is set, and never nullable with ``never_null``. ``comparable``: all arguments must have a common type that can be
     compared.
     """
 
@@ -84,5 +84,5 @@ def same(types: Sequence[DataType]) -> DataType:
 
 
 def nothing_known(types: Sequence[DataType]) -> DataType:
-    """The unknown type: known only at run time."""
+    """The unknown type, for a result whose type only shows at run time."""
     return UNKNOWN

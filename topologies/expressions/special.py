@@ -7,6 +7,7 @@ import decimal
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from penstock.topologies.expressions.columns import RowReader
 from penstock.topologies.expressions.dynamic import condition
 from penstock.topologies.expressions.errors import Fault
 from penstock.topologies.expressions.numbers import Kernel
@@ -14,10 +15,8 @@ from penstock.topologies.expressions.readers import as_dict, member, reader
 from penstock.topologies.expressions.times import as_datetime
 from penstock.topologies.expressions.types import DataType, schema_of
 
-Row = Callable[[Any, Any, int, Any], Any]
 
-
-def strict(args: tuple[Row, ...], kernel: Callable[..., Any]) -> Row:
+def strict(args: tuple[RowReader, ...], kernel: Callable[..., Any]) -> RowReader:
     """A function that is null where an argument is."""
     if len(args) == 1:
         return _strict_one(args[0], kernel)
@@ -29,7 +28,7 @@ def strict(args: tuple[Row, ...], kernel: Callable[..., Any]) -> Row:
     return run
 
 
-def _strict_one(arg: Row, kernel: Callable[[Any], Any]) -> Row:
+def _strict_one(arg: RowReader, kernel: Callable[[Any], Any]) -> RowReader:
     def run(key: Any, value: Any, timestamp: int, headers: Any) -> Any:
         given = arg(key, value, timestamp, headers)
         return None if given is None else kernel(given)
@@ -37,7 +36,7 @@ def _strict_one(arg: Row, kernel: Callable[[Any], Any]) -> Row:
     return run
 
 
-def strict_pair(left: Row, right: Row, kernel: Kernel) -> Row:
+def strict_pair(left: RowReader, right: RowReader, kernel: Kernel) -> RowReader:
     """An operator of two operands, both evaluated."""
 
     def run(key: Any, value: Any, timestamp: int, headers: Any) -> Any:
@@ -48,7 +47,7 @@ def strict_pair(left: Row, right: Row, kernel: Kernel) -> Row:
     return run
 
 
-def with_constant(left: Row, kernel: Kernel, constant: Any) -> Row:
+def with_constant(left: RowReader, kernel: Kernel, constant: Any) -> RowReader:
     """An operator whose right operand is a constant."""
 
     def run(key: Any, value: Any, timestamp: int, headers: Any) -> Any:
@@ -58,12 +57,12 @@ def with_constant(left: Row, kernel: Kernel, constant: Any) -> Row:
     return run
 
 
-def checked_condition(run: Row) -> Row:
+def checked_condition(run: RowReader) -> RowReader:
     """A condition of undeclared type."""
     return lambda key, value, timestamp, headers: condition(run(key, value, timestamp, headers))
 
 
-def inverse(of: Row) -> Row:
+def inverse(of: RowReader) -> RowReader:
     """``~``."""
 
     def run(key: Any, value: Any, timestamp: int, headers: Any) -> Any:
@@ -73,7 +72,7 @@ def inverse(of: Row) -> Row:
     return run
 
 
-def conjunction(left: Row, right: Row) -> Row:
+def conjunction(left: RowReader, right: RowReader) -> RowReader:
     """``&``: false if either is, else null if either is."""
 
     def run(key: Any, value: Any, timestamp: int, headers: Any) -> Any:
@@ -86,7 +85,7 @@ def conjunction(left: Row, right: Row) -> Row:
     return run
 
 
-def disjunction(left: Row, right: Row) -> Row:
+def disjunction(left: RowReader, right: RowReader) -> RowReader:
     """``|``: true if either is, else null if either is."""
 
     def run(key: Any, value: Any, timestamp: int, headers: Any) -> Any:
@@ -99,12 +98,12 @@ def disjunction(left: Row, right: Row) -> Row:
     return run
 
 
-def null_test(of: Row, wanted: bool) -> Row:
+def null_test(of: RowReader, wanted: bool) -> RowReader:
     """``is_null`` or ``is_not_null``."""
     return lambda key, value, timestamp, headers: (of(key, value, timestamp, headers) is None) is wanted
 
 
-def coalesce(of: Sequence[Row]) -> Row:
+def coalesce(of: Sequence[RowReader]) -> RowReader:
     """The first that is not null."""
 
     def run(key: Any, value: Any, timestamp: int, headers: Any) -> Any:
@@ -117,7 +116,7 @@ def coalesce(of: Sequence[Row]) -> Row:
     return run
 
 
-def is_in(of: Row, values: Sequence[tuple[Row, Kernel]]) -> Row:
+def is_in(of: RowReader, values: Sequence[tuple[RowReader, Kernel]]) -> RowReader:
     """Whether it equals one of the values."""
 
     def run(key: Any, value: Any, timestamp: int, headers: Any) -> Any:
@@ -132,7 +131,7 @@ def is_in(of: Row, values: Sequence[tuple[Row, Kernel]]) -> Row:
     return run
 
 
-def between(of: Row, low: Row, high: Row, not_below: Kernel, not_above: Kernel) -> Row:
+def between(of: RowReader, low: RowReader, high: RowReader, not_below: Kernel, not_above: Kernel) -> RowReader:
     """``(low <= x) & (x <= high)``, all three evaluated."""
 
     def run(key: Any, value: Any, timestamp: int, headers: Any) -> Any:
@@ -150,7 +149,7 @@ def between(of: Row, low: Row, high: Row, not_below: Kernel, not_above: Kernel) 
     return run
 
 
-def case(branches: Sequence[tuple[Row, Row]], default: Row) -> Row:
+def case(branches: Sequence[tuple[RowReader, RowReader]], default: RowReader) -> RowReader:
     """The value of the first branch whose condition is true."""
 
     def run(key: Any, value: Any, timestamp: int, headers: Any) -> Any:
@@ -162,7 +161,7 @@ def case(branches: Sequence[tuple[Row, Row]], default: Row) -> Row:
     return run
 
 
-def widened(run: Row, of: DataType, to: DataType) -> Row:
+def widened(run: RowReader, of: DataType, to: DataType) -> RowReader:
     """The value as the common type of several."""
     if of.kind == "int64" and to.kind == "float64":
         return _strict_one(run, float)
@@ -171,7 +170,7 @@ def widened(run: Row, of: DataType, to: DataType) -> Row:
     return run
 
 
-def cast(of: Row, convert: Callable[[Any], Any], is_strict: bool) -> Row:
+def cast(of: RowReader, convert: Callable[[Any], Any], is_strict: bool) -> RowReader:
     """The value cast; if the cast fails, null, or an error if it is strict."""
     return _strict_one(of, convert if is_strict else lenient(convert))
 
@@ -188,7 +187,7 @@ def lenient(convert: Callable[[Any], Any]) -> Callable[[Any], Any]:
     return converted
 
 
-def header(name: str) -> Row:
+def header(name: str) -> RowReader:
     """The last header of this name."""
 
     def run(key: Any, value: Any, timestamp: int, headers: Any) -> Any:
@@ -200,7 +199,7 @@ def header(name: str) -> Row:
     return run
 
 
-def struct(fields: Sequence[tuple[str, Row]], python: type | None) -> Row:
+def struct(fields: Sequence[tuple[str, RowReader]], python: type | None) -> RowReader:
     """A dict of the fields, or an instance built from them."""
     if python is None:
         return lambda key, value, timestamp, headers: {
@@ -215,7 +214,7 @@ def struct(fields: Sequence[tuple[str, Row]], python: type | None) -> Row:
     return run
 
 
-def unless_null(of: Row, then: Row) -> Row:
+def unless_null(of: RowReader, then: RowReader) -> RowReader:
     """The result of ``then``, but null if ``of`` is."""
 
     def run(key: Any, value: Any, timestamp: int, headers: Any) -> Any:
@@ -238,7 +237,7 @@ def _writer(tp: DataType | None, what: str) -> Callable[[Any], Any]:
     return moment
 
 
-def extend(of: Row, tp: DataType, fields: Sequence[tuple[str, Row]]) -> Row:
+def extend(of: RowReader, tp: DataType, fields: Sequence[tuple[str, RowReader]]) -> RowReader:
     """The columns of a struct in a new dict, some added or replaced."""
     added = {name for name, _ in fields}
     kept = [(n, reader(t, n)) for n, t in tp.fields if n not in added]

@@ -19,7 +19,7 @@ from penstock.topologies.expressions.tree import (
     Expression,
     Extend,
     Field,
-    Header,
+    HeaderValue,
     Input,
     Literal,
     StructOf,
@@ -51,7 +51,7 @@ def _print(e: Expression) -> tuple[str, int]:
             return _literal(e), _POSTFIX
         case Input(which):
             return f"{which}()", _POSTFIX
-        case Header(name):
+        case HeaderValue(name):
             return f"header({name!r})", _POSTFIX
         case Field(of, name):
             return _field(of, name), _POSTFIX

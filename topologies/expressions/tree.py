@@ -305,7 +305,7 @@ class Input(Expression):
 
 
 @_node
-class Header(Expression):
+class HeaderValue(Expression):
     """The last header of this name, as bytes; null where there is none."""
 
     name: str

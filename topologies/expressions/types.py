@@ -31,7 +31,7 @@ import msgspec
 
 from penstock.state.errors import TopologyError
 
-Kind = Literal[
+TypeKind = Literal[
     "int64", "float64", "bool", "string", "bytes", "timestamp", "decimal", "list", "struct", "null", "unknown"
 ]
 
@@ -41,7 +41,7 @@ class DataType:
     """A type. ``element`` is that of a list's elements, ``fields`` are a struct's, ``python`` is the class whose
     attributes they are (``None``: the items of a dict)."""
 
-    kind: Kind
+    kind: TypeKind
     nullable: bool = False
     element: DataType | None = None
     fields: tuple[tuple[str, DataType], ...] = ()

@@ -21,10 +21,11 @@ import numpy as np
 from penstock.state.serdes.serde import BYTES, STRING
 from penstock.topologies.columnar.encoded_columns import EncodedColumn
 from penstock.topologies.expressions import kernels as k
+from penstock.topologies.expressions.columns import RowReader
 from penstock.topologies.expressions.inference import ExpressionScope, Inference
 from penstock.topologies.expressions.readers import EXACT
 from penstock.topologies.expressions.row_function import ExpressionFunction
-from penstock.topologies.expressions.rows import Row, compile_parts
+from penstock.topologies.expressions.rows import compile_parts
 from penstock.topologies.expressions.tree import (
     COMPARISONS,
     LOGIC,
@@ -59,7 +60,7 @@ class Vectors:
         self._condition = condition
         self._types = Inference(scope)
         self._leaves: dict[int, tuple[Leaf, ...]] = {}
-        self._rows: dict[int, Row] = {}
+        self._rows: dict[int, RowReader] = {}
 
     @classmethod
     def of(cls, fn: ExpressionFunction) -> Vectors:
@@ -107,7 +108,7 @@ class Vectors:
         errors = found.errors if absent is None else found.errors & ~absent
         return _in_full(errors, len(batch)) if errors.any() else None
 
-    def _sure(self, frame: _Frame, absent: Mask | None = None) -> k.Part:
+    def _sure(self, frame: _Frame, absent: Mask | None = None) -> k.Operand:
         found = self._part(self._expression, frame)
         if found.failed(None if absent is None else ~absent):
             raise k.Unsure
@@ -115,7 +116,7 @@ class Vectors:
 
     # -- nodes ---------------------------------------------------------------------------------------------------
 
-    def _part(self, e: Expression, frame: _Frame) -> k.Part:
+    def _part(self, e: Expression, frame: _Frame) -> k.Operand:
         leaves = self._leaves_of(e)
         if all(frame.coded(leaf) for leaf in leaves):
             return self._by_value(e, leaves, frame)
@@ -125,7 +126,7 @@ class Vectors:
             found = None
         return self._by_value(e, leaves, frame) if found is None else found
 
-    def _kernel(self, e: Expression, frame: _Frame) -> k.Part | None:
+    def _kernel(self, e: Expression, frame: _Frame) -> k.Operand | None:
         """Evaluate by arrays. Without a kernel returns ``None`` or raises ``NoKernel``."""
         match e:
             case Input() | Field():
@@ -151,7 +152,7 @@ class Vectors:
                 return k.cast(self._vec(of, frame), to.kind)
         return None
 
-    def _call(self, e: Call, frame: _Frame) -> k.Part | None:
+    def _call(self, e: Call, frame: _Frame) -> k.Operand | None:
         if e.function in PRESENCE:
             (of,) = e.args
             present = frame.presence if isinstance(of, Input) and of.which == "value" else None
@@ -171,7 +172,7 @@ class Vectors:
             return k.strictly(args, found)
         return k.coalesced([k.widened(a, self._types.of(e).kind) for a in args])
 
-    def _case(self, e: Case, frame: _Frame) -> k.Part:
+    def _case(self, e: Case, frame: _Frame) -> k.Operand:
         kind = self._types.of(e).kind
         branches = [
             (self._condition_of(holds, frame), k.widened(self._vec(then, frame), kind)) for holds, then in e.branches
@@ -324,7 +325,7 @@ class _Frame:
             errors = column.nulls if whole is None else column.nulls & ~whole
         return k.Vec(read, column.nulls, errors)
 
-    def records(self, leaves: tuple[Leaf, ...]) -> tuple[k.Codes, list[tuple[Any, Any, Any]]]:
+    def records(self, leaves: tuple[Leaf, ...]) -> tuple[k.CodeArray, list[tuple[Any, Any, Any]]]:
         """The distinct records, as far as the leaves distinguish them, as key, value and timestamp; and each row's
         record."""
         parts = [self._coding(leaf) for leaf in leaves]

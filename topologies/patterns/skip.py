@@ -21,14 +21,14 @@ from __future__ import annotations
 import dataclasses
 from typing import Literal
 
-Strategy = Literal["no_skip", "skip_to_next", "skip_past_last_event", "skip_to_first", "skip_to_last"]
+SkipStrategy = Literal["no_skip", "skip_to_next", "skip_past_last_event", "skip_to_first", "skip_to_last"]
 
 
 @dataclasses.dataclass(frozen=True)
 class Skip:
     """An after-match skip strategy; create it with the functions of this module."""
 
-    strategy: Strategy
+    strategy: SkipStrategy
     stage: str | None = None
     fails_on_miss: bool = False
 

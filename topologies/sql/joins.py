@@ -31,7 +31,7 @@ from penstock.topologies.sql.parsing import interval_ms
 from penstock.topologies.sql.scalars import Scalars
 from penstock.topologies.windows.durations import Duration
 
-Rows = KStream | KTable
+StreamOrTable = KStream | KTable
 
 
 @dataclasses.dataclass
@@ -48,7 +48,7 @@ class _On:
 class _Joining:
     """One join."""
 
-    def __init__(self, left: Names, join: exp.Join, alias: str, other: Rows) -> None:
+    def __init__(self, left: Names, join: exp.Join, alias: str, other: StreamOrTable) -> None:
         self.text = left.text
         self.join = join
         self.left = left
@@ -163,7 +163,9 @@ class _Joining:
         return Names(self.text, sources, scope)
 
 
-def joined(names: Names, rows: Rows, join: exp.Join, alias: str, other: Rows, grace: Duration) -> tuple[KStream, Names]:
+def joined(
+    names: Names, rows: StreamOrTable, join: exp.Join, alias: str, other: StreamOrTable, grace: Duration
+) -> tuple[KStream, Names]:
     """Join what is joined so far with one more input; returns the result and its names. Raises ``TopologyError``."""
     text = names.text
     text.only(join, "this", "on", "side", "kind")

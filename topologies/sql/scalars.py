@@ -189,7 +189,7 @@ class Scalars:
         sizes = [p.this.this for p in to.expressions]
         made = self.convert(node.this).cast(name, strict=strict)
         if name == "decimal":
-            return _rounded(made, int(sizes[1]) if len(sizes) == 2 else 0)
+            return _sized(made, [int(size) for size in sizes], strict=strict)
         if sizes and name != "timestamp":
             raise self.text.error(node, f"{to.sql()}: leave the length out; strings have no maximum length")
         return made
@@ -307,6 +307,15 @@ def is_aggregate(node: Any) -> bool:
 
 def _rounded(of: Expression, digits: int) -> Expression:
     return Call("round_half_up", (of, literal(digits)))
+
+
+def _sized(of: Expression, sizes: list[int], *, strict: bool) -> Expression:
+    """A decimal of a precision and a scale, if they are named: what is rounded to the scale must have no more digits."""
+    scale = sizes[1] if len(sizes) == 2 else 0
+    made = _rounded(of, scale)
+    if not sizes:
+        return made
+    return Call("fitting" if strict else "fitting_or_null", (made, literal(sizes[0] - scale)))
 
 
 def _whole_constant(of: Expression) -> int | None:

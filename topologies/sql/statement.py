@@ -15,14 +15,12 @@ from penstock.topologies.dsl.typed import scope_of_flow
 from penstock.topologies.expressions.text import default_name
 from penstock.topologies.expressions.tree import Expression, StructOf
 from penstock.topologies.sql.grouping import GroupedScalars, aggregated, group_of
-from penstock.topologies.sql.joins import joined
+from penstock.topologies.sql.joins import StreamOrTable, joined
 from penstock.topologies.sql.matching import matched
 from penstock.topologies.sql.names import Names, single
 from penstock.topologies.sql.parsing import Text
 from penstock.topologies.sql.scalars import Scalars, is_aggregate
 from penstock.topologies.windows.durations import Duration
-
-Rows = KStream | KTable
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,11 +29,11 @@ class Statement:
     patterns wait forever."""
 
     text: Text
-    inputs: Mapping[str, Rows]
+    inputs: Mapping[str, StreamOrTable]
     grace: Duration
     unbounded: bool
 
-    def rows(self, select: exp.Select) -> Rows:
+    def rows(self, select: exp.Select) -> StreamOrTable:
         """The rows of a SELECT."""
         self.text.only(select, "expressions", "from_", "joins", "where", "group", "having", "match")
         rows, names = self._from(select)
@@ -58,7 +56,7 @@ class Statement:
                 else rows.select(*(e.alias(n) for n, e in columns.items()))
             )
 
-    def _from(self, select: exp.Select) -> tuple[Rows, Names]:
+    def _from(self, select: exp.Select) -> tuple[StreamOrTable, Names]:
         source = select.args.get("from_")
         if source is None:
             raise self.text.error(select, "SELECT without FROM; name an input")
@@ -76,7 +74,7 @@ class Statement:
             rows, names = joined(names, rows, join, other_alias, other, self.grace)
         return rows, names
 
-    def _input(self, node: Any) -> tuple[str, Rows]:
+    def _input(self, node: Any) -> tuple[str, StreamOrTable]:
         """An input or a subquery, and its alias."""
         alias = node.args.get("alias")
         if alias is not None:
@@ -124,7 +122,7 @@ class Statement:
                 columns[name] = expression
         return columns
 
-    def _grouped(self, rows: Rows, names: Names, select: exp.Select) -> Rows:
+    def _grouped(self, rows: StreamOrTable, names: Names, select: exp.Select) -> StreamOrTable:
         if not isinstance(rows, KStream):
             raise self.text.error(
                 select.args.get("group") or select,
@@ -164,7 +162,7 @@ def _name(node: Any, made: Expression) -> str:
     )
 
 
-def sql(text: str, inputs: Mapping[str, Any], *, grace: Duration = 0, unbounded: bool = False) -> Rows:
+def sql(text: str, inputs: Mapping[str, Any], *, grace: Duration = 0, unbounded: bool = False) -> StreamOrTable:
     """See ``StreamsBuilder.sql``."""
     wrong = [n for n, i in inputs.items() if not isinstance(i, (KStream, KTable))]
     if wrong:

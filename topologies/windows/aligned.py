@@ -27,7 +27,7 @@ from penstock.topologies.windows.base import (
 )
 from penstock.topologies.windows.durations import Duration, duration_ms, offset_ms
 
-Ints = NDArray[np.int64]
+_Ints = NDArray[np.int64]
 
 
 class SpanWindows(Windows):
@@ -58,7 +58,7 @@ class SpanWindows(Windows):
         """Whether each timestamp has one window, which starts at a multiple of ``length_ms``."""
         return self.step_ms is not None and self.step_ms == self.length_ms and self.offset_ms == 0
 
-    def starts_of(self, times: Ints) -> Ints | None:
+    def starts_of(self, times: _Ints) -> _Ints | None:
         """The start of each timestamp's one window, ``NO_WINDOW_MS`` without one. ``None``: that is not to be had of these
         as a column, or there may be several."""
         return None
@@ -109,7 +109,7 @@ class TumblingWindows(SpanWindows):
         """The size."""
         return self.size_ms
 
-    def starts_of(self, times: Ints) -> Ints:
+    def starts_of(self, times: _Ints) -> _Ints:
         """Each timestamp has a window."""
         return times - (times - self.offset_ms) % self.size_ms
 
@@ -155,7 +155,7 @@ class HoppingWindows(SpanWindows):
         """The advance."""
         return self.advance_ms
 
-    def starts_of(self, times: Ints) -> Ints | None:
+    def starts_of(self, times: _Ints) -> _Ints | None:
         """Where windows do not overlap, and end within 63 bits."""
         if self.overlapping or int(times.max(initial=0)) >= -NO_WINDOW_MS:
             return None

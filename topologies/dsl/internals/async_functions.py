@@ -13,7 +13,7 @@ from penstock.topologies.dsl.awaiting import Awaiting
 from penstock.topologies.dsl.wiring import Flow
 from penstock.topologies.functions import is_async, is_async_generator
 from penstock.topologies.operator_api.operator import ExternalCall
-from penstock.topologies.operators.records.async_calls import AsyncCallSpec, Form
+from penstock.topologies.operators.records.async_calls import AnswerUse, AsyncCallSpec
 
 
 def awaited(fn: Any) -> Awaiting | None:
@@ -27,7 +27,7 @@ def called(
     flow: Flow,
     kind: str,
     name: str | None,
-    form: Form,
+    form: AnswerUse,
     how: Awaiting,
     *,
     with_key: bool = True,
@@ -55,7 +55,7 @@ def called(
     return behind
 
 
-def _answer_of(form: Form, fn: Callable[..., Any], with_key: bool) -> Callable[[Any, Any], Awaitable[Any]]:
+def _answer_of(form: AnswerUse, fn: Callable[..., Any], with_key: bool) -> Callable[[Any, Any], Awaitable[Any]]:
     """``(key, value)`` to what is journaled."""
     collects = is_async_generator(fn)
 
@@ -73,7 +73,7 @@ def _answer_of(form: Form, fn: Callable[..., Any], with_key: bool) -> Callable[[
     return answer
 
 
-def _serde_of_answers(form: Form, behind: Flow, name: str) -> Serde[Any]:
+def _serde_of_answers(form: AnswerUse, behind: Flow, name: str) -> Serde[Any]:
     if form in ("keep", "drop", "effect"):
         return JSON
     if form == "values":

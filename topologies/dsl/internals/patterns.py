@@ -11,7 +11,7 @@ from penstock.state.serdes.serde import JSON, Serde
 from penstock.topologies.dsl.typed import row_function
 from penstock.topologies.dsl.wiring import Flow, check_function
 from penstock.topologies.expressions.tree import Expression
-from penstock.topologies.operators.patterns.pattern_match import MatchPatternSpec, WhenFull, match_stores
+from penstock.topologies.operators.patterns.pattern_match import MatchPatternSpec, MatchWhenFull, match_stores
 from penstock.topologies.patterns.conditions import User
 from penstock.topologies.patterns.pattern import Pattern
 
@@ -36,7 +36,7 @@ def matched(
     event_order: EventOrder,
     unbounded: bool,
     max_partial_matches: int | None,
-    when_full: WhenFull,
+    when_full: MatchWhenFull,
     name: str | None,
 ) -> Matched:
     """Look for a pattern among the records of each key: see ``KStream.match``."""
@@ -59,7 +59,7 @@ def matched(
             f"operator {name!r}: max_partial_matches={max_partial_matches!r} is not a bound; give at least 1, or "
             "leave it out"
         )
-    if when_full not in get_args(WhenFull):
+    if when_full not in get_args(MatchWhenFull):
         raise TopologyError(f"operator {name!r}: when_full={when_full!r} is unknown; use 'shut_down' or 'drop_oldest'")
     flow = wiring.by_key(flow)
 

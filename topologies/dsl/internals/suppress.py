@@ -9,7 +9,7 @@ from penstock.state.errors import TopologyError
 from penstock.state.stores.store import StoreSpec
 from penstock.topologies.dsl.internals.table_flow import TableFlow
 from penstock.topologies.graph.topology import GraphBuilder
-from penstock.topologies.operators.tables.suppress import BUFFERED, SuppressSpec, Until, WhenFull
+from penstock.topologies.operators.tables.suppress import BUFFERED, SuppressSpec, SuppressWhenFull, Until
 from penstock.topologies.operators.windows.window_closing import ClosingTime
 from penstock.topologies.windows import SessionWindows, Windows
 
@@ -20,7 +20,7 @@ def suppressed(
     *,
     max_records: int | None,
     max_bytes: int | None,
-    when_full: WhenFull | None,
+    when_full: SuppressWhenFull | None,
     name: str | None,
 ) -> TableFlow:
     """Pass on only the last changes of the table: see ``KTable.suppress``."""
@@ -108,11 +108,11 @@ def _bound(bound: int | None, what: str, name: str) -> int | None:
     return bound
 
 
-def _when_full(when_full: WhenFull | None, until: Until, name: str) -> WhenFull:
+def _when_full(when_full: SuppressWhenFull | None, until: Until, name: str) -> SuppressWhenFull:
     if when_full is None:
         return "shut_down" if until.closes else "emit_early"
-    if when_full not in get_args(WhenFull):
-        known = " or ".join(repr(w) for w in get_args(WhenFull))
+    if when_full not in get_args(SuppressWhenFull):
+        known = " or ".join(repr(w) for w in get_args(SuppressWhenFull))
         raise TopologyError(f"operator {name!r}: when_full={when_full!r} is unknown; use {known}")
     if until.closes and when_full == "emit_early":
         raise TopologyError(

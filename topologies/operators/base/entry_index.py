@@ -12,7 +12,7 @@ from typing import Any
 
 from penstock.state.stores.segmented_store import SegmentedState
 
-Place = tuple[int, bytes]
+EntryPlace = tuple[int, bytes]
 """Time and suffix of an entry."""
 KEYS_MAX = 1 << 14
 
@@ -23,12 +23,12 @@ class EntryIndex:
     def __init__(self, store: SegmentedState, keys_max: int = KEYS_MAX) -> None:
         self.store = store
         self._keys_max = keys_max
-        self._places: dict[bytes, list[Place]] = {}
+        self._places: dict[bytes, list[EntryPlace]] = {}
         self._floor_ms = 0
         self._latest_ms: int | None = None
         """No entry has a later time; ``None``: the store is asked."""
 
-    def places(self, key: bytes) -> list[Place]:
+    def places(self, key: bytes) -> list[EntryPlace]:
         """The places of a key's entries, ascending; not to be changed."""
         places = self._places.get(key)
         if places is None:
@@ -42,7 +42,7 @@ class EntryIndex:
             del places[: bisect_left(places, (self._floor_ms, b""))]
         return places
 
-    def put(self, key: bytes, place: Place, entry: Any, timestamp_ms: int) -> None:
+    def put(self, key: bytes, place: EntryPlace, entry: Any, timestamp_ms: int) -> None:
         """Set the result of ``store.entry_of``; ``None`` deletes. ``places(key)`` must have been called for this
         record."""
         places = self._places[key]
@@ -56,7 +56,7 @@ class EntryIndex:
                 self._latest_ms = place[0]
         self.store.put_entry(key, place[0], place[1], entry, timestamp_ms, new=not known)
 
-    def get(self, key: bytes, place: Place) -> tuple[Any, int]:
+    def get(self, key: bytes, place: EntryPlace) -> tuple[Any, int]:
         """Value and timestamp of an existing entry."""
         found = self.store.get(key, place[0], place[1])
         assert found is not None, place

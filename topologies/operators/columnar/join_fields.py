@@ -16,7 +16,7 @@ from penstock.topologies.operator_api.batch import Batch
 from penstock.topologies.operator_api.columns import Column, StructColumn
 from penstock.topologies.operators.columnar.join import Met, PerKey
 
-Rows = Callable[[list[Any]], list[Any]]
+MakeRows = Callable[[list[Any]], list[Any]]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,7 +65,9 @@ class JoinedFields:
     """The running form. ``rows``: of entries. ``immutable``: rows cannot be changed in place, so that many records may have
     the same one."""
 
-    def __init__(self, sides: Sides, joiner: ExpressionFunction, rows: Rows, *, left: bool, immutable: bool) -> None:
+    def __init__(
+        self, sides: Sides, joiner: ExpressionFunction, rows: MakeRows, *, left: bool, immutable: bool
+    ) -> None:
         types = Inference(sides.scope)
         for field in sides.left.values():
             types.of(field)

@@ -1,8 +1,8 @@
 """Read a topic's records as columns: checks their bytes, and reads only the needed fields.
 
-Values of a declared type are projected to the needed fields; the serde's own decoder judges every record of which the
-projection is not certain, so that the same records fail with the same words, in the order of the rows: values first, then
-keys. Values and keys of plain serdes stay bytes until they are used, distinct ones once.
+Values of a declared type are projected to the needed fields. If the projection is not certain about a record, the serde's
+own decoder reads it. So the same records fail with the same messages as on rows, and in the same order: values first, then
+keys. Values and keys of plain serdes stay bytes until they are used; equal ones are decoded once.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def decoding_mode(serde: Serde[Any], needed: RequiredColumns) -> InputMode:
 
 
 def _why_whole(serde: Serde[Any], needed: RequiredColumns) -> str | None:
-    """The reason why values are decoded whole."""
+    """The reason why values are decoded whole; ``None`` if they are not."""
     if needed.listed:
         return "the next operator needs whole values"
     if serde == JSON:
@@ -67,7 +67,7 @@ class Decoder:
             self._projection = JsonProjection(decoder.type, sorted(needed.fields), value.deserialize)
 
     def read(self, batch: ColumnBatch) -> Batch | None:
-        """The batch with keys and values decoded, as columns where they can be; ``None``: it did not come as bytes."""
+        """Decode keys and values, as columns where possible. Returns ``None`` if the batch did not come as bytes."""
         keys, values = batch.key_column, batch.value_column
         if not isinstance(keys, BytesColumn) or not isinstance(values, BytesColumn):
             return None
@@ -82,7 +82,7 @@ class Decoder:
     def _side(
         self, batch: Batch, column: BytesColumn, serde: Serde[Any], coder: Coder, what: Literal["key", "value"]
     ) -> Batch:
-        """The batch with its keys, or values, decoded, without the rows that cannot be."""
+        """Decode the keys or the values of a batch. Rows that cannot be decoded are left out."""
         if serde is BYTES:
             return batch
         found: Column | list[Any]
@@ -105,7 +105,7 @@ class Decoder:
     def _plain(
         self, batch: Batch, column: BytesColumn, serde: Serde[Any], coder: Coder, what: str
     ) -> tuple[Column, Batch]:
-        """The column decoded, and the batch of the rows that can be."""
+        """Decode a column of a plain serde. Returns it with the batch of the rows that could be decoded."""
         if _all_readable(column, serde):
             return EncodedColumn(column, serde, coder), batch
         found = coder.code(column)

@@ -15,7 +15,17 @@ from penstock.topologies.columnar.json_writing import DictOf
 from penstock.topologies.expressions.inference import Inference
 from penstock.topologies.expressions.kernels import either
 from penstock.topologies.expressions.row_function import ExpressionFunction
-from penstock.topologies.expressions.tree import Alias, Call, Expression, Extend, Field, Header, Input, StructOf, walk
+from penstock.topologies.expressions.tree import (
+    Alias,
+    Call,
+    Expression,
+    Extend,
+    Field,
+    HeaderValue,
+    Input,
+    StructOf,
+    walk,
+)
 from penstock.topologies.expressions.types import DataType, schema_of
 from penstock.topologies.expressions.vectors import PRESENCE, Vectors
 from penstock.topologies.operator_api.batch import Batch, ColumnBatch
@@ -43,7 +53,7 @@ def reads_of(e: Expression, fn: ExpressionFunction) -> RequiredColumns | str:
     needed = NO_COLUMNS
     owned: set[int] = set()
     for node in walk(e):
-        if isinstance(node, Header):
+        if isinstance(node, HeaderValue):
             return "its expression reads headers"
         if isinstance(node, Field) and _of_value(node.of):
             owned.add(id(node.of))

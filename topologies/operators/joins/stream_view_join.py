@@ -1,7 +1,7 @@
 """The stream–table join with a table that keeps no rows of its own: rows are computed when a stream record needs
 them.
 
-Otherwise as ``penstock.topologies.operators.joins.stream_table_join``.
+Everything else is as in ``penstock.topologies.operators.joins.stream_table_join``.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from penstock.topologies.operators.tables.table_views import TableView
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class StreamViewJoinSpec(OperatorSpec):
-    """``joiner(left, right)`` for each stream record and its row; ``left``: also without one, ``right`` being ``None``.
-    ``stores`` must be the view's."""
+    """Emits ``joiner(value, row)`` for each stream record that has a row. With ``left``, also for one that has none; the row
+    is then ``None``. ``stores`` must be the view's."""
 
     view: TableView
     joiner: Callable[[Any, Any], Any]

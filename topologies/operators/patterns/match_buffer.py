@@ -19,7 +19,7 @@ _COUNTER = b""
 _FIRST = b"\x00"
 """Below every event's key, above the counter's."""
 
-Waiting = dict[tuple[int, bytes], list[bytes]]
+DueEvents = dict[tuple[int, bytes], list[bytes]]
 """Events by timestamp and key, in order of arrival."""
 
 
@@ -50,11 +50,11 @@ class EventBuffer:
         if self._next_ms is not None and ts < self._next_ms:
             self._next_ms = ts
 
-    def due(self, until_ms: int) -> Waiting:
+    def due(self, until_ms: int) -> DueEvents:
         """Take the events up to and including ``until_ms``."""
         if self._next_ms is not None and until_ms < self._next_ms:
             return {}
-        found: Waiting = {}
+        found: DueEvents = {}
         taken: list[tuple[bytes, int]] = []
         high = None if until_ms >= _LAST_MS else _NUMBER.pack(until_ms + 1 + _BIAS)
         for raw, event, stamp in self._state.range(self._low, high):

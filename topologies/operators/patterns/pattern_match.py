@@ -30,7 +30,7 @@ from penstock.topologies.operator_api.edge_kinds import Emits
 from penstock.topologies.operator_api.operator import Operator, OperatorContext, OperatorSpec
 from penstock.topologies.operators.base.row_operator import RowOperator
 from penstock.topologies.operators.base.store_timers import TimerQueue, timer_store
-from penstock.topologies.operators.patterns.match_buffer import EventBuffer, Waiting, buffer_store
+from penstock.topologies.operators.patterns.match_buffer import DueEvents, EventBuffer, buffer_store
 from penstock.topologies.patterns.compiler import compile_pattern
 from penstock.topologies.patterns.matcher import Match, Matcher, MatchStep
 from penstock.topologies.patterns.pattern import Pattern
@@ -39,7 +39,7 @@ from penstock.topologies.patterns.state import NOTHING, KeyState, key_state_serd
 PORTS = ("matches", "timeouts", "late")
 _MATCHES, _TIMEOUTS, _LATE = range(3)
 _ALARM, _EVENT = range(2)
-WhenFull = Literal["shut_down", "drop_oldest"]
+MatchWhenFull = Literal["shut_down", "drop_oldest"]
 
 
 def match_stores(name: str, key: Serde[Any], pattern: Pattern) -> tuple[StoreSpec, ...]:
@@ -65,7 +65,7 @@ class MatchPatternSpec(OperatorSpec):
     order_by: Callable[[Any], Any] | None = None
     in_arrival_order: bool = False
     max_partial_matches: int | None = None
-    when_full: WhenFull = "shut_down"
+    when_full: MatchWhenFull = "shut_down"
     out_ports: tuple[str, ...] = PORTS
     uses_watermark: bool = True
     emits: Emits = "insert"
@@ -140,7 +140,7 @@ class _MatchPatternOperator(RowOperator):
     # -- time ----------------------------------------------------------------------------------------------------
 
     def on_watermark(self, watermark_ms: int) -> None:
-        waiting: Waiting = {} if self._at_once else self._waiting.due(watermark_ms)
+        waiting: DueEvents = {} if self._at_once else self._waiting.due(watermark_ms)
         alarms = self._alarms.due(watermark_ms)
         if not waiting and not alarms:
             return

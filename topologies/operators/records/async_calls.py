@@ -16,7 +16,7 @@ from penstock.topologies.operator_api.required_columns import EdgeLayout, InputM
 from penstock.topologies.operators.base.flat_map_children import children_of
 from penstock.topologies.operators.records.external_lookup import answers_of
 
-Form = Literal["values", "keep", "drop", "flat_map", "flat_map_values", "effect"]
+AnswerUse = Literal["values", "keep", "drop", "flat_map", "flat_map_values", "effect"]
 """What the answer is: the new value; whether to keep, or to drop, the record; its children as pairs, or as values under its
 key; nothing."""
 
@@ -27,7 +27,7 @@ class AsyncCallSpec(OperatorSpec):
 
     retries: ClassVar[bool] = True
     call: ExternalCall
-    form: Form
+    form: AnswerUse
     makes_external_calls: bool = True
 
     def output_layout(self, port: int, given: EdgeLayout, input_mode: InputMode) -> EdgeLayout:

@@ -35,7 +35,7 @@ from penstock.topologies.operators.base.row_operator import RowOperator
 from penstock.topologies.operators.windows.window_closing import ClosingTime
 from penstock.topologies.windows import Duration, duration_ms
 
-WhenFull = Literal["emit_early", "shut_down"]
+SuppressWhenFull = Literal["emit_early", "shut_down"]
 ENTRY_BYTES = 28
 """The overhead of a key in the buffer: buffer time, timestamp, place in the log."""
 
@@ -94,7 +94,7 @@ class SuppressSpec(OperatorSpec):
     value_serde: Serde[Any]
     max_records: int | None = None
     max_bytes: int | None = None
-    when_full: WhenFull = "emit_early"
+    when_full: SuppressWhenFull = "emit_early"
     clock: ClosingTime = "stream_time"
     emits: Emits = "upsert"
 

@@ -23,7 +23,7 @@ from penstock.topologies.operators.tables.versioned_table import VersionedView
 
 _START = struct.Struct(">q")
 _READABLE = frozenset({"key_value", "window", "key_window", "session"})
-TableRow = tuple[Any, int]
+TimedValue = tuple[Any, int]
 """Value and timestamp."""
 
 
@@ -33,7 +33,7 @@ class TableRows(Protocol):
     def load(self, keys: Iterable[Any]) -> None:
         """Fetch what ``get`` of these keys will need, at once. Keys may be null, or not fit the serde."""
 
-    def get(self, key: Any) -> TableRow | None:
+    def get(self, key: Any) -> TimedValue | None:
         """The row as it stands now."""
 
 
@@ -92,7 +92,7 @@ class _Stored:
         with suppress(SerdeError):  # the row that has such a key meets it again
             self._state.load(self._key_serde.serialize_all([k for k in keys if k is not None]))  # type: ignore[arg-type]  # no nulls
 
-    def get(self, key: Any) -> TableRow | None:
+    def get(self, key: Any) -> TimedValue | None:
         return self._state.get(self._key_serde.serialize(key))
 
 
@@ -106,7 +106,7 @@ class _StoredWindows:
         with suppress(Exception):  # the row that has such a key meets it again
             self._state.load([pack(k.start_ms) + write(k.key) for k in keys if k is not None])
 
-    def get(self, key: Any) -> TableRow | None:
+    def get(self, key: Any) -> TimedValue | None:
         return self._state.get(_START.pack(key.start_ms) + self._write(key.key))
 
 
@@ -121,7 +121,7 @@ class _StoredSegments:
     def load(self, keys: Iterable[Any]) -> None:
         """The keys are found by ranges."""
 
-    def get(self, key: Any) -> TableRow | None:
+    def get(self, key: Any) -> TimedValue | None:
         time_ms = key.end_ms if self._sessions else key.start_ms
         suffix = _START.pack(key.start_ms) if self._sessions else b""
         for entry in self._state.fetch(self._write(key.key), time_ms, time_ms):
@@ -153,14 +153,14 @@ class _Computed:
         self._fn = fn
         self.load = source.load
 
-    def as_of(self, key: Any, time_ms: int, horizon_ms: int) -> TableRow | None:
+    def as_of(self, key: Any, time_ms: int, horizon_ms: int) -> TimedValue | None:
         """The row as it was at a time, of a versioned table (``VersionedRows``)."""
         return self._result(key, self._source.as_of(key, time_ms, horizon_ms))  # type: ignore[attr-defined]  # VersionedRows
 
-    def get(self, key: Any) -> TableRow | None:
+    def get(self, key: Any) -> TimedValue | None:
         return self._result(key, self._source.get(key))
 
-    def _result(self, key: Any, found: TableRow | None) -> TableRow | None:
+    def _result(self, key: Any, found: TimedValue | None) -> TimedValue | None:
         if found is None:
             return None
         value = self._fn(key, found[0])
@@ -207,7 +207,7 @@ class _Joined:
         self._left.load(keys)
         self._right.load(keys)
 
-    def get(self, key: Any) -> TableRow | None:
+    def get(self, key: Any) -> TimedValue | None:
         left, right = self._left.get(key), self._right.get(key)
         value = self._result(left and left[0], right and right[0])
         if value is None:

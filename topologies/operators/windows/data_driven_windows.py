@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from penstock.state.log import Windowed
 from penstock.state.stores.segmented_store import SegmentedState
 from penstock.topologies.operator_api.operator import OperatorContext
-from penstock.topologies.operators.base.entry_index import EntryIndex, Place
+from penstock.topologies.operators.base.entry_index import EntryIndex, EntryPlace
 from penstock.topologies.operators.base.row_operator import RowOperator
 from penstock.topologies.operators.base.store_timers import TimerQueue
 from penstock.topologies.operators.windows.window_aggregate import LATE_PORT
@@ -31,7 +31,7 @@ class WindowUpdate(NamedTuple):
     holds it; ``old``: its aggregate before, if the edge carries old values. If one record deletes a window and
     creates it again, both changes are emitted, and the store gets the second."""
 
-    place: Place
+    place: EntryPlace
     start_ms: int
     end_ms: int
     new: Any
@@ -72,11 +72,11 @@ class DataDrivenAggregateOperator(RowOperator):
         not write. ``data``: the key's bytes; ``now_ms``: T including this record."""
         raise AssertionError(type(self).__name__)
 
-    def bounds(self, place: Place, timestamp_ms: int) -> tuple[int, int]:
+    def bounds(self, place: EntryPlace, timestamp_ms: int) -> tuple[int, int]:
         """Start and end of a stored window."""
         raise AssertionError(type(self).__name__)
 
-    def old_of(self, data: bytes, place: Place) -> Any:
+    def old_of(self, data: bytes, place: EntryPlace) -> Any:
         """A window's current aggregate, if the edge carries old values. Read separately from what user functions get,
         because they may change that."""
         return self.index.get(data, place)[0] if self._sends_olds else None
@@ -163,7 +163,7 @@ class DataDrivenAggregateOperator(RowOperator):
             for place, entry, _ in entries:
                 self._set_timer(data, place, place in existed, entry is not None)
 
-    def _set_timer(self, data: bytes, place: Place, existed: bool, exists: bool) -> None:
+    def _set_timer(self, data: bytes, place: EntryPlace, existed: bool, exists: bool) -> None:
         """Set a timer for every window. The payload is suffix | key."""
         assert self._timers is not None
         if exists and not existed:

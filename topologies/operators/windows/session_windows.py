@@ -27,7 +27,7 @@ from penstock.state.serdes.window_keys import spanning_serde
 from penstock.state.stores.store import StoreSpec
 from penstock.topologies.operator_api.operator import Operator, OperatorContext
 from penstock.topologies.operators.aggregates.fold import Aggregation, BuiltOperator
-from penstock.topologies.operators.base.entry_index import Place
+from penstock.topologies.operators.base.entry_index import EntryPlace
 from penstock.topologies.operators.base.store_timers import timer_store
 from penstock.topologies.operators.windows.data_driven_windows import LONG, DataDrivenAggregateOperator, WindowUpdate
 from penstock.topologies.operators.windows.window_closing import ClosingAggregateSpec, clock_of, retained_ms
@@ -95,7 +95,7 @@ def build_operator(request: Aggregation) -> BuiltOperator:
 class _Session(NamedTuple):
     """A stored session."""
 
-    place: Place
+    place: EntryPlace
     start_ms: int
     last_ms: int
     reach_ms: int
@@ -120,7 +120,7 @@ class _SessionAggregateOperator(DataDrivenAggregateOperator):
 
     # -- stored sessions -----------------------------------------------------------------------------------------
 
-    def bounds(self, place: Place, timestamp_ms: int) -> tuple[int, int]:
+    def bounds(self, place: EntryPlace, timestamp_ms: int) -> tuple[int, int]:
         return LONG.unpack(place[1])[0], place[0] if self._half_open else timestamp_ms
 
     def _reached(self, data: bytes, ts: int, reach_ms: int) -> list[_Session]:

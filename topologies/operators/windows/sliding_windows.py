@@ -24,7 +24,7 @@ from penstock.state.serdes.window_keys import starting_serde, windowed_serde
 from penstock.state.stores.store import StoreSpec
 from penstock.topologies.operator_api.operator import Operator, OperatorContext
 from penstock.topologies.operators.aggregates.fold import Aggregation, BuiltOperator
-from penstock.topologies.operators.base.entry_index import EntryIndex, Place
+from penstock.topologies.operators.base.entry_index import EntryIndex, EntryPlace
 from penstock.topologies.operators.base.store_timers import timer_store
 from penstock.topologies.operators.windows.data_driven_windows import DataDrivenAggregateOperator, WindowUpdate
 from penstock.topologies.operators.windows.window_closing import ClosingAggregateSpec, clock_of, retained_ms
@@ -88,7 +88,7 @@ class _SlidingAggregateOperator(DataDrivenAggregateOperator):
         self._difference_ms = windows.difference_ms
         self._grace_ms = windows.grace_ms
 
-    def bounds(self, place: Place, timestamp_ms: int) -> tuple[int, int]:
+    def bounds(self, place: EntryPlace, timestamp_ms: int) -> tuple[int, int]:
         return place[0], place[0] + self._difference_ms
 
     def changes(

@@ -1,6 +1,6 @@
 """Counting without functions: one step per distinct key, by rows, by columns, or in the store's own tally.
 
-Adding up numbers of records, as partial counts are, is the same with a weight for each record.
+Partial counts are numbers of records. They are added in the same way, with a weight for each record.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ class CountRows:
 
 
 class CountColumns:
-    """The same by entry. ``show`` is given every update, in the form that ``out_keys`` makes of keys (``None``: as they
-    are)."""
+    """Counts a batch of columns, one step per entry. ``show`` gets every update, with the keys that ``out_keys`` returns
+    (``None``: the records' own)."""
 
     def __init__(
         self, state: KeyValueStoreView, *, sums: bool, show: Callable[[Batch], None] | None, out_keys: OutKeys | None
@@ -81,8 +81,8 @@ class CountColumns:
 
 
 class TallyColumns:
-    """The same in the tally of the store's view, which knows keys by their bytes: no entry is loaded, and no key becomes an
-    object, before the commit."""
+    """Counts in the tally of the store's view, which tells keys apart by their bytes. Before the commit no entry is loaded,
+    and no key becomes an object."""
 
     def __init__(self, state: CountStoreView, key_serde: Serde[Any], *, sums: bool) -> None:
         self._state = state
@@ -97,8 +97,8 @@ class TallyColumns:
         return keys is not None and self._state.count(keys.data, keys.offsets, batch.times, counts)
 
     def flush(self, show: Callable[[Batch], None]) -> dict[bytes, Any]:
-        """Emit the content of the tally, once. Returns the keys, by store key, that were in it and have been moved to
-        entries since: they must be emitted from there, before what has changed after them."""
+        """Emit the content of the tally, once. Returns the keys, by store key, that have moved from the tally to entries
+        since then. Emit them from the entries, before later changes."""
         state = self._state
         if state.shown:
             return {}
@@ -116,7 +116,8 @@ class TallyColumns:
 def add_counts(
     state: KeyValueStoreView, store_keys: Iterable[bytes], counts: Iterable[int], timestamps: Sequence[int] | Any
 ) -> None:
-    """Add numbers of records to loaded entries, which may come again; a record's timestamp, or the highest of several."""
+    """Add numbers of records to loaded entries. A key may occur more than once. ``timestamps``: the highest of the records
+    that a number stands for."""
     entries, dirty = state.entries, state.dirty
     for key, records, ts in zip(store_keys, counts, timestamps, strict=True):
         if (found := entries[key]) is not None:
@@ -146,7 +147,7 @@ def counted_updates(batch: ColumnBatch, found: Entries, before: list[Any], out_k
 
 
 def _counts_up_to(before: list[int], numbers: Ints, so_far: Ints) -> Column:
-    """The count of each record's key up to it. If one may exceed 64 bits they are Python ints, as in rows: the sink's
+    """For each record, the count of its key so far. If one may exceed 64 bits, all are Python ints, as on rows: the sink's
     serde decides whether it can write them."""
     if max(before, default=0) <= _HIGHEST - len(numbers):
         return NumberColumn(np.array(before, np.int64)[numbers] + so_far)

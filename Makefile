@@ -14,7 +14,7 @@ RESOLVE_FLAGS = --constraints requirements/constraints.txt --universal \
 RESOLVE = $(BIN)/uv pip compile pyproject.toml $(RESOLVE_FLAGS)
 RESOLVE_GROUP = $(BIN)/uv pip compile $(RESOLVE_FLAGS) --group pyproject.toml
 
-.PHONY: help venv native java demo test test-native differential mutants failpoints chaos lint deny wheel bench roofline bench-gate bench-report docs lock clean
+.PHONY: help venv native java demo test test-native pythons differential mutants failpoints chaos lint deny wheel bench roofline bench-gate bench-report docs lock clean
 
 help: ## list these commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -42,6 +42,9 @@ test: java venv ## unit, property and integration tests (ARGS='-k name' narrows)
 
 test-native: venv ## the units of native/ alone
 	@.ci/cargo test
+
+pythons: venv ## the unit tests on each Python from 3.11 to 3.14 that is found here (PYTHONS="3.12 3.13", ARGS=…)
+	@PYTHONS="$(PYTHONS)" .ci/pythons $(ARGS)
 
 differential: java venv ## random programs on Kafka Streams, Flink, Beam and Penstock: the same answers? (SEEDS=100 KINDS='table*')
 	@$(BIN)/python -m tests.differential $(if $(SEEDS),--seeds $(SEEDS)) $(if $(FROM),--from $(FROM)) \

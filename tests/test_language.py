@@ -86,23 +86,35 @@ def test_a_planted_phrase_is_found() -> None:
     assert found(r"\banew\b", {"a.py": "x = 1\n# opened anew\n"}) == ["a.py:2: # opened anew"]
 
 
-def classes_defined_twice(modules: Mapping[str, str]) -> dict[str, list[str]]:
-    """Public class names that more than one module defines, and those modules. ``modules``: their source by path."""
+def types_defined_twice(modules: Mapping[str, str]) -> dict[str, list[str]]:
+    """Public names of types that more than one module defines, and those modules: classes anywhere, and aliases of a
+    module. Constants are written in capitals. ``modules``: their source by path."""
     places: dict[str, set[str]] = defaultdict(set)
     for path, source in modules.items():
-        for node in ast.walk(ast.parse(source)):
-            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
-                places[node.name].add(path)
+        tree = ast.parse(source)
+        found = [node.name for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]
+        for node in tree.body:
+            targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+            found += [target.id for target in targets if isinstance(target, ast.Name)]
+        for name in found:
+            if re.fullmatch(r"[A-Z]\w*[a-z]\w*", name):
+                places[name].add(path)
     return {name: sorted(paths) for name, paths in sorted(places.items()) if len(paths) > 1}
 
 
-def test_a_public_class_name_has_one_meaning() -> None:
+def test_a_public_type_name_has_one_meaning() -> None:
     paths = [path for room in PRODUCT for path in (ROOT / room).rglob("*.py") if not path.is_symlink()]
     modules = {str(path.relative_to(ROOT)): path.read_text() for path in paths}
     assert len(modules) > 400
-    assert classes_defined_twice(modules) == {}
+    assert types_defined_twice(modules) == {}
 
 
 def test_a_planted_second_meaning_is_found() -> None:
-    modules = {"a.py": "class Lease: ...", "b.py": "if True:\n    class Lease: ...", "c.py": "class _Lease: ..."}
-    assert classes_defined_twice(modules) == {"Lease": ["a.py", "b.py"]}
+    modules = {
+        "a.py": "class Lease: ...\nLIMIT_S = 1",
+        "b.py": "if True:\n    class Lease: ...",
+        "c.py": "class _Lease: ...",
+        "d.py": "Key = bytes\nT = 1\nLIMIT_S = 2",
+        "e.py": "Key: TypeAlias = str\nT = 2",
+    }
+    assert types_defined_twice(modules) == {"Lease": ["a.py", "b.py"], "Key": ["d.py", "e.py"]}

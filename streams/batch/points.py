@@ -12,7 +12,7 @@ from penstock.streams.batch.savepoint import SavepointRepository
 
 SAVEPOINT = "savepoint:"
 Point = str | datetime | Mapping[TopicPartition, int]
-"""``end``, ``committed``, ``savepoint:<name>``, a time (a text in ISO's form is one), or offsets."""
+"""``end``, ``committed``, ``savepoint:<name>``, a time (a ``datetime`` or a text in ISO 8601), or offsets."""
 
 
 def offsets_at(
@@ -23,8 +23,8 @@ def offsets_at(
     application_id: str,
     repository: str | None = None,
 ) -> dict[TopicPartition, int]:
-    """The offset of every partition at that point: the first that lies behind it. Partitions of which nothing is known, such
-    as those without a committed position, are left out. Raises ``SettingsError`` for anything else."""
+    """The offset of every partition at that point: the first one that is not before it. Partitions that have none, such as
+    those without a committed position, are left out. Raises ``SettingsError`` for a text that names no point."""
     if isinstance(point, Mapping):
         return {tp: point[tp] for tp in partitions if tp in point}
     if isinstance(point, datetime):

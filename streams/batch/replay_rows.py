@@ -21,7 +21,7 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
-from penstock.state.log import TaskId, TopicPartition
+from penstock.state.log import Headers, TaskId, TopicPartition
 from penstock.streams.batch.shipping import ShippedTopology
 from penstock.streams.ports.chunk import Chunk
 from penstock.streams.task.error_policies import Policies
@@ -52,7 +52,6 @@ ORDERED_SCHEMA = pa.schema(
         ("headers", _HEADERS),
     ]
 )
-Headers = tuple[tuple[str, bytes | None], ...]
 
 
 class Ordered(Protocol):

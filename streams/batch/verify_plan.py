@@ -1,4 +1,4 @@
-"""What a verification compares, decided before the replay, and what it finds.
+"""The plan of a verification, made before the replay, and its result.
 
 The range is what the application has committed. Which topics can be compared, and how strictly, depends on the
 guarantee, on the savepoint that the replay begins at, and on whether the application goes on meanwhile.
@@ -34,8 +34,8 @@ class Difference:
 
 @dataclasses.dataclass(frozen=True)
 class Comparison:
-    """One topic or store. ``differences`` counts rows. ``allowed``: rows that differ and may, under at-least-once: what was
-    done twice."""
+    """One topic or store. ``differences`` counts rows. ``allowed``: rows that differ only because work was repeated, as
+    at-least-once permits."""
 
     kind: Literal["topic", "store"]
     name: str
@@ -93,8 +93,8 @@ EVERYTHING = Sample()
 
 @dataclasses.dataclass(frozen=True)
 class VerifyPlan:
-    """What the driver knows before the job: the topics that are compared, with their ranges, the stores' changelogs, and
-    those whose beginning is gone. ``loss``: duplicates are possible. ``sample``: of these partitions only."""
+    """The topics and stores to compare. ``outputs``: the range of each written partition. ``shortened``: the stores whose
+    changelog no longer begins at offset 0. ``loss``: duplicates are possible. ``sample``: only these partitions."""
 
     topics: Mapping[str, ComparedTopic]
     outputs: Mapping[TopicPartition, tuple[int, int]]
@@ -108,7 +108,7 @@ class VerifyPlan:
 def plan_verification(
     plan: ReplayPlan, cluster: Cluster, exactly_once: bool, now_ms: int, sample: Sample = EVERYTHING
 ) -> VerifyPlan:
-    """What is compared, and how strictly."""
+    """Decide what to compare, and how strictly."""
     cautions: list[str] = []
     topics: dict[str, bool] = {}
     if not exactly_once:
@@ -129,7 +129,7 @@ def plan_verification(
         for place, target in snapshot_targets(plan, cluster, now_ms).items()
         if place[0].partition in sample
     }
-    # Of a savepoint the snapshots are compared, which are whole.
+    # If the range ends at a savepoint, its snapshots are compared, which are complete.
     shortened = sorted({name for (_, name), t in stores.items() if t.facts.begin_offset > 0 and plan.until is None})
     for name in shortened:
         cautions.append(
@@ -155,8 +155,8 @@ def plan_verification(
 
 
 def _goes_on(plan: ReplayPlan, cluster: Cluster) -> bool:
-    """Whether the outputs' ends may hold more than the range made. Asked after the outputs' ends: if nothing was committed
-    meanwhile, the outputs are those of the range."""
+    """Whether the outputs may hold more than the range produced. Call it after the outputs' ends are read: if nothing was
+    committed in between, the outputs are those of the range."""
     if plan.until is not None:
         return not plan.until.outputs_exact
     now = cluster.committed(list(plan.ranges))
@@ -166,7 +166,7 @@ def _goes_on(plan: ReplayPlan, cluster: Cluster) -> bool:
 def _output_ranges(
     plan: ReplayPlan, cluster: Cluster, topics: Iterable[str]
 ) -> dict[TopicPartition, tuple[int, int, int]]:
-    """For every written partition: where the range's outputs begin, where the remaining ones begin, and the end."""
+    """For every written partition: where the range's outputs begin, where those begin that are still kept, and the end."""
     existing = cluster.partition_counts(topics)
     ends = cluster.ends(TopicPartition(t, p) for t, n in existing.items() for p in range(n))
     starts = plan.savepoint.output_offsets() if plan.savepoint is not None else {}
@@ -189,10 +189,10 @@ def _slack(
 
 
 def _incomparable_loss(topic: str, slack: Slack) -> str | None:
-    """The same where only what is missing counts."""
+    """Why a topic cannot be searched for missing records; ``None`` if it can."""
     if slack.batch_before:
         return (
-            f"{topic} no longer holds the first records of the range, so nothing can be said of what it lacks; keep it "
+            f"{topic} no longer holds the first records of the range, so missing records cannot be found; keep it "
             "longer (retention.ms)"
         )
     return None

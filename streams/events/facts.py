@@ -13,7 +13,7 @@ from typing import Literal, TypeAlias
 
 from penstock.state.log import TaskId, TopicPartition
 
-Outcome = Literal["committed", "not_committed"]
+CommitOutcome = Literal["committed", "not_committed"]
 StopReason = Literal["requested", "shutdown", "error"]
 BadRecord = Literal["deserialization", "processing", "timestamp"]
 Null = Literal["null_key", "null_value", "null_foreign_key"]
@@ -323,7 +323,7 @@ class ForeignWritesReplaced:
 class TransactionInDoubt:
     """The answer to a commit was lost, and the committed offsets showed the outcome."""
 
-    outcome: Outcome
+    outcome: CommitOutcome
 
 
 @dataclasses.dataclass(frozen=True)

@@ -9,7 +9,7 @@ from typing import Any, Literal, get_args
 
 import orjson
 
-from penstock.streams.events.sentences import Field, Line
+from penstock.streams.events.sentences import FieldValue, Line
 
 LogFormat = Literal["human", "json"]
 LogLevel = Literal["debug", "info", "warning", "error"]
@@ -24,7 +24,7 @@ def values_of(line: Line) -> str:
     return " ".join(f"{name}={_word(value)}" for name, value in line.fields.items())
 
 
-def _word(value: Field) -> str:
+def _word(value: FieldValue) -> str:
     if isinstance(value, list):
         return ",".join(value) or "none"
     if isinstance(value, bool):

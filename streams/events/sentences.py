@@ -16,7 +16,7 @@ from penstock.streams.events import facts as f
 
 Level = Literal["debug", "info", "warning", "error"]
 Area = Literal["worker", "task", "restore", "commit", "record", "flow"]
-Field = str | int | float | bool | list[str]
+FieldValue = str | int | float | bool | list[str]
 
 
 class Line(NamedTuple):
@@ -26,7 +26,7 @@ class Line(NamedTuple):
     area: Area
     fact: str
     sentence: str
-    fields: Mapping[str, Field]
+    fields: Mapping[str, FieldValue]
 
 
 def line_of(fact: f.Fact, *, records: bool = False) -> Line:
@@ -35,9 +35,9 @@ def line_of(fact: f.Fact, *, records: bool = False) -> Line:
     return Line(level, area, type(fact).__name__, sentence, fields_of(fact, records=records))
 
 
-def fields_of(fact: f.Fact, *, records: bool = False) -> dict[str, Field]:
+def fields_of(fact: f.Fact, *, records: bool = False) -> dict[str, FieldValue]:
     """The fields of a fact as texts and numbers."""
-    out: dict[str, Field] = {}
+    out: dict[str, FieldValue] = {}
     for field in dataclasses.fields(fact):
         value = getattr(fact, field.name)
         if value is None or (field.name == "detail" and not records):
@@ -51,7 +51,7 @@ def fields_of(fact: f.Fact, *, records: bool = False) -> dict[str, Field]:
     return out
 
 
-def _plain(value: Any, records: bool) -> Field:
+def _plain(value: Any, records: bool) -> FieldValue:
     if isinstance(value, BaseException):
         return text_of(value, records=records)
     if isinstance(value, TopicPartition):

@@ -27,12 +27,10 @@ from penstock.state.errors import RetriableError
 from penstock.state.log import Headers, TopicPartition
 from penstock.streams.kafka.consumer import KafkaConsumer
 from penstock.streams.ports.chunk import Chunk
-from penstock.streams.ports.log import Fetched, OffsetAndMetadata
+from penstock.streams.ports.log import Fetched, OffsetAndMetadata, OnPartitions
 
 BUFFERED_MAX = 50_000
 """The number of records that may wait here before agents are blocked."""
-
-Callback = Callable[[Sequence[TopicPartition]], None]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -66,7 +64,7 @@ class FaustConsumer:
         self._paused: set[TopicPartition] = set()
         self._events: deque[tuple[Literal["assign", "revoke"], list[TopicPartition], Future[None]]] = deque()
         self._buffered = 0
-        self._callbacks: dict[str, Callback] = {}
+        self._callbacks: dict[str, OnPartitions] = {}
         self._closed = False
 
     # -- Faust's side --------------------------------------------------------------------------------------------
@@ -113,7 +111,9 @@ class FaustConsumer:
 
     # -- the port ------------------------------------------------------------------------------------------------
 
-    def subscribe(self, topics: Sequence[str], *, on_assign: Callback, on_revoke: Callback, on_lost: Callback) -> None:
+    def subscribe(
+        self, topics: Sequence[str], *, on_assign: OnPartitions, on_revoke: OnPartitions, on_lost: OnPartitions
+    ) -> None:
         """Keep the callbacks; Faust has subscribed already."""
         self._callbacks = {"assign": on_assign, "revoke": on_revoke}
 

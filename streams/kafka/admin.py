@@ -35,6 +35,8 @@ CONTACT_S = 5.0
 GROUP_ATTEMPT_S = 5.0
 """How long one attempt to describe a group waits: the client does not ask a coordinator again that was away when asked."""
 _SETTLE_STEP_S = 0.05
+_NEW_TOPIC_S = 5.0
+"""So long a topic may be unknown to a broker that another one has told of it."""
 T = TypeVar("T")
 _NEWER = "message.timestamp.after.max.ms"
 
@@ -127,17 +129,22 @@ class KafkaAdmin:
         return self._asked(ask, f"describing topics {', '.join(names)}")
 
     def topic_config(self, topic: str) -> dict[str, str]:
-        """See the port. Raises ``UnknownTopicError``."""
+        """See the port. A topic that the brokers do not know may be new, so the request is repeated for some seconds. Raises
+        ``UnknownTopicError``."""
         resource = ConfigResource(ResourceType.TOPIC, topic)
+        new_until_s = time.monotonic() + _NEW_TOPIC_S
 
         def ask(left_s: float) -> Any:
             try:
                 return self._client.describe_configs([resource], request_timeout=left_s)[resource].result()
             except KafkaException as exc:
                 err = error_of(exc)
-                if err is not None and err.code() in _ABSENT:
-                    raise UnknownTopicError(topic, err.str()) from exc
-                raise
+                if err is None or err.code() not in _ABSENT:
+                    raise
+                absent = UnknownTopicError(topic, err.str())
+                if time.monotonic() < new_until_s:
+                    raise RetriableError(str(absent)) from exc
+                raise absent from exc
 
         entries = self._asked(ask, f"reading the settings of topic {topic}")
         return {name: entry.value for name, entry in entries.items() if entry.value is not None}

@@ -45,13 +45,13 @@ def answered(ask: Callable[[float], T], doing: str, timeout_s: float, translate:
 
 
 def answered_by_successor(
-    ask: Callable[[float], T], doing: str, timeout_s: float, look: Callable[[float], object]
+    ask: Callable[[float], T], doing: str, timeout_s: float, look: Callable[[float], object] | None = None
 ) -> T:
     """As ``answered``, for a request to one certain broker: a partition's leader, or the controller.
 
     The client sends it to the broker that it knows as such. If that one is away, the request waits for it until its own
     timeout, and nobody looks for the successor. So the first attempt is short, later ones are longer, for busy brokers,
-    and ``look(timeout_s)`` refreshes the client's metadata in between.
+    and ``look(timeout_s)`` refreshes the client's metadata in between; without it, the client does so by itself.
     """
     attempt_s = _FIRST_S
 
@@ -61,7 +61,8 @@ def answered_by_successor(
         try:
             return ask(given_s)
         except (KafkaException, RetriableError) as exc:
-            if isinstance(exc, RetriableError) or isinstance(translated(exc, doing), RetriableError):
+            passing = isinstance(exc, RetriableError) or isinstance(translated(exc, doing), RetriableError)
+            if look is not None and passing:
                 with contextlib.suppress(KafkaException):  # then the next attempt fails, too
                     look(given_s)
             raise

@@ -12,6 +12,8 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+from penstock.streams.kafka.catchable import CATCHABLE
+
 GRACE_S = 5.0
 """How much longer than its own limit a call may take: it ends with what the client has found out."""
 
@@ -58,7 +60,8 @@ class BoundedCalls:
     def _work(self) -> None:
         while (asked := self._asked.get()) is not None:
             try:
-                answer: tuple[Any, BaseException | None] = (asked(), None)
+                with CATCHABLE:
+                    answer: tuple[Any, BaseException | None] = (asked(), None)
             except BaseException as exc:
                 answer = (None, exc)
             del asked

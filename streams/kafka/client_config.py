@@ -58,6 +58,9 @@ _CONSUMER_DEFAULTS: dict[str, Any] = {
     # Off by default in librdkafka, on in every Java client: without it, a bit that flips on the way from the broker goes
     # into answers and stores without a word.
     "check.crcs": True,
+    # The client does not look for the next leader of a partition whose leader is gone and that it is asked about; it learns
+    # of it with the metadata. The default of five minutes is too long for a commit or a restore (see ``log_ends``).
+    "topic.metadata.refresh.interval.ms": 5_000,
     "fetch.wait.max.ms": 100,
     "socket.nagle.disable": True,
     "allow.auto.create.topics": False,

@@ -463,13 +463,12 @@ class KafkaConsumer:
     def watermarks(self, partition: TopicPartition) -> tuple[int, int]:
         """See the port. A partition that has no leader yet is asked again."""
         client, limit_s = self._open(), self._request_timeout_s
-        return from_leaders(client, [partition.topic], limit_s, lambda s: watermarks(client, partition, s))
+        return from_leaders(limit_s, lambda s: watermarks(client, partition, s))
 
     def leader_epochs(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
         """See the port."""
         client, limit_s = self._open(), min(self._request_timeout_s, _LEADERS_S)
-        topics = sorted({tp.topic for tp in partitions})
-        return from_leaders(client, topics, limit_s, lambda s: leader_epochs(client, partitions, s))
+        return from_leaders(limit_s, lambda s: leader_epochs(client, partitions, s))
 
     def holds(self, partition: TopicPartition, offset: int, epoch: int) -> bool:
         """See the port. Another client asks."""

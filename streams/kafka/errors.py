@@ -30,6 +30,7 @@ FENCED = frozenset(
         KafkaError.STALE_MEMBER_EPOCH,
         KafkaError.ILLEGAL_GENERATION,
         KafkaError.UNKNOWN_MEMBER_ID,
+        KafkaError.GROUP_ID_NOT_FOUND,  # its only member lost its place, and the group was removed
         KafkaError.REBALANCE_IN_PROGRESS,
         KafkaError._ASSIGNMENT_LOST,
     }

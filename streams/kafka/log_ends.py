@@ -34,15 +34,16 @@ PROBE_CONFIG = {
 }
 
 
-def from_leaders(client: Consumer, topic_names: Sequence[str], timeout_s: float, ask: Callable[[float], T]) -> T:
+def from_leaders(timeout_s: float, ask: Callable[[float], T]) -> T:
     """Return ``ask(attempt_s)``, repeated until ``timeout_s`` is over: see ``answered_by_successor``. Raises what ``ask``
-    raises: ``RetriableError`` when the time is over."""
+    raises: ``RetriableError`` when the time is over.
 
-    def look(given_s: float) -> None:
-        for name in topic_names:
-            client.list_topics(name, timeout=given_s)
-
-    return answered_by_successor(ask, "", timeout_s, look)
+    The client itself refreshes its metadata every few seconds (``client_config``). Asking for it here would end the process
+    where this is called in a callback of the client's ``poll``: the client keeps one record of a running call, a call for
+    metadata would remove that of ``poll``, and its next callback would fail an assertion (``CallState_get``). From another
+    thread the call would wait for ``poll``.
+    """
+    return answered_by_successor(ask, "", timeout_s)
 
 
 def watermarks(client: Consumer, partition: TopicPartition, timeout_s: float) -> tuple[int, int]:

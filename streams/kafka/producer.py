@@ -28,6 +28,7 @@ from penstock.state.errors import PenstockError, RetriableError, SerdeError, Tas
 from penstock.state.failpoints import failpoint
 from penstock.state.log import Headers, TopicPartition
 from penstock.streams.kafka.bounded_calls import BoundedCalls, StuckError
+from penstock.streams.kafka.catchable import CATCHABLE
 from penstock.streams.kafka.client_log import client_logger
 from penstock.streams.kafka.errors import RETRIABLE, error_of, missing_right, show, translate, translated
 from penstock.streams.kafka.native import open_writer
@@ -210,7 +211,8 @@ class KafkaProducer:
         client, until = self._open(), time.monotonic() + _FATAL_SAID_S
         while self._refused is None and time.monotonic() < until:
             try:
-                client.poll(_FULL_QUEUE_POLL_S)
+                with CATCHABLE:
+                    client.poll(_FULL_QUEUE_POLL_S)
             except (KafkaException, SystemError) as exc:
                 if (err := error_of(exc)) is not None:
                     return _refusal(err, doing)
@@ -231,7 +233,8 @@ class KafkaProducer:
 
     def _serve(self, client: Producer, doing: str, timeout_s: float = 0.0) -> None:
         try:
-            client.poll(timeout_s)
+            with CATCHABLE:
+                client.poll(timeout_s)
         except (KafkaException, SystemError) as exc:
             self._fail(exc, doing)
 
@@ -254,7 +257,8 @@ class KafkaProducer:
         client = self._open()
         self._raise_refusal()
         try:
-            left = client.flush(timeout_s)
+            with CATCHABLE:
+                left = client.flush(timeout_s)
         except (KafkaException, SystemError) as exc:
             self._fail(exc, "waiting for acknowledgements")
         if self._refused is None:
@@ -416,7 +420,8 @@ class KafkaProducer:
         if client is not None:
             client.purge()
             try:
-                client.poll(0)
+                with CATCHABLE:
+                    client.poll(0)
             except (KafkaException, SystemError):
                 # A closing handle only reports records that were dropped on purpose.
                 return

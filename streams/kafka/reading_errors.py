@@ -9,6 +9,7 @@ from confluent_kafka import KafkaError, KafkaException, Message
 
 from penstock.state.errors import RetriableError, SerdeError
 from penstock.state.log import TopicPartition
+from penstock.streams.kafka.catchable import CATCHABLE
 from penstock.streams.kafka.client_log import client_logger
 from penstock.streams.kafka.errors import translate, translated
 from penstock.streams.ports.log_errors import OffsetOutOfRangeError, UnknownTopicError
@@ -53,7 +54,8 @@ def place_of(message: Message) -> TopicPartition:
 def translating(doing: str) -> Iterator[None]:
     """Translate the client's exceptions raised inside into Penstock's errors."""
     try:
-        yield
+        with CATCHABLE:
+            yield
     except (KafkaException, SystemError) as exc:
         raise translated(exc, doing) from exc
 

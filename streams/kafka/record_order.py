@@ -19,17 +19,17 @@ class Placed(Protocol):
 
 
 R = TypeVar("R", bound=Placed)
-Place = tuple[str, int]
+ReadingPlace = tuple[str, int]
 
 
 class InOrder(Generic[R]):
     """Gives records by timestamp, equal ones in the order of ``places``, each partition in its own order. A record is given
     once every other partition has a record waiting, or was read to its end."""
 
-    def __init__(self, places: Iterable[Place]) -> None:
-        self._waiting: dict[Place, deque[R]] = {place: deque() for place in places}
+    def __init__(self, places: Iterable[ReadingPlace]) -> None:
+        self._waiting: dict[ReadingPlace, deque[R]] = {place: deque() for place in places}
         self._rank = {place: number for number, place in enumerate(self._waiting)}
-        self._ended: set[Place] = set()
+        self._ended: set[ReadingPlace] = set()
 
     def add(self, record: R) -> None:
         """Take in the partition's next record."""
@@ -37,11 +37,11 @@ class InOrder(Generic[R]):
         self._waiting[place].append(record)
         self._ended.discard(place)
 
-    def ended(self, place: Place) -> None:
+    def ended(self, place: ReadingPlace) -> None:
         """Note that the partition was read to its end."""
         self._ended.add(place)
 
-    def waiting(self, place: Place) -> int:
+    def waiting(self, place: ReadingPlace) -> int:
         """How many records of the partition wait."""
         return len(self._waiting[place])
 

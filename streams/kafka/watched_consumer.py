@@ -18,13 +18,11 @@ from penstock.streams.events.facts import BrokersFound, WaitingForBrokers
 from penstock.streams.events.port import EventSink
 from penstock.streams.kafka.client_log import folded_lines
 from penstock.streams.kafka.consumer import REQUEST_TIMEOUT_S, KafkaConsumer
+from penstock.streams.ports.log import OnPartitions
 
 STATISTICS_INTERVAL_MS = 2_000
 AWAY_AFTER = 2
 """After this many statistics in a row without a connection no broker counts as reachable; one may be a reconnection."""
-
-
-OnPartitions = Callable[[Sequence[TopicPartition]], None]
 
 
 def _passing(name: str, callback: OnPartitions) -> OnPartitions:

@@ -19,6 +19,9 @@ from penstock.state.log import Headers, TopicPartition
 from penstock.streams.ports.chunk import Chunk
 from penstock.topologies.operator_api.columns import Column, Ints
 
+OnPartitions = Callable[[Sequence[TopicPartition]], None]
+"""Called with the partitions that were assigned, revoked or lost."""
+
 
 class AbortableError(PenstockError):
     """A record was refused or the transaction cannot go on: abort, drop uncommitted work, retire the producer."""
@@ -59,9 +62,9 @@ class LogConsumer(Protocol):
         self,
         topics: Sequence[str],
         *,
-        on_assign: Callable[[Sequence[TopicPartition]], None],
-        on_revoke: Callable[[Sequence[TopicPartition]], None],
-        on_lost: Callable[[Sequence[TopicPartition]], None],
+        on_assign: OnPartitions,
+        on_revoke: OnPartitions,
+        on_lost: OnPartitions,
     ) -> None:
         """Join the group. ``on_assign`` gets newly assigned partitions and must ``assign_at`` each of them;
         an exception raised by a callback comes out of ``poll``."""

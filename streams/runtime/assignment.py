@@ -25,7 +25,7 @@ from penstock.streams.task.task import Task
 from penstock.streams.task.task_stores import CommittedPositions, TaskStores
 from penstock.topologies.graph.topology import Topology
 
-Start = Mapping[str, tuple[int, CommitMetadata]]
+StartPositions = Mapping[str, tuple[int, CommitMetadata]]
 
 
 class Restoring(Protocol):
@@ -50,7 +50,7 @@ class Assignment:
         application_id: str,
         consumer: LogConsumer,
         restoring: Restoring,
-        open_task: Callable[[TaskId, StateBackend, Start], Task],
+        open_task: Callable[[TaskId, StateBackend, StartPositions], Task],
         on_run: Callable[[Task], None],
         on_drop: Callable[[TaskId], None],
         open_reader: Callable[[], LogConsumer],
@@ -234,7 +234,7 @@ class Assignment:
                 closing.callback(self.drop, task_id)
 
 
-def _reached(start: Start) -> CommittedPositions:
+def _reached(start: StartPositions) -> CommittedPositions:
     changelogs: dict[str, int] = {}
     epochs: dict[str, int] = {}
     for _, noted in start.values():

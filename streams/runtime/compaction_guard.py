@@ -1,7 +1,7 @@
-"""Records that keep the broker's log cleaner away from what no commit has confirmed yet. Pure.
+"""Guard records: they keep the broker's log cleaner away from records that no commit has confirmed yet. Pure.
 
-Under at-least-once a changelog may hold records after the last commit: of a commit that its worker did not survive,
-or of a worker that was frozen. A restore ends before them. But the cleaner knows nothing about commits: if such a
+Under at-least-once a changelog may hold records after the last commit: those of a worker that died while it committed,
+or that was frozen. A restore ends before them. But the cleaner knows nothing about commits: if such a
 record lies in a segment that it cleans, it removes the older, committed record of the same key, and a restore lacks
 the key.
 

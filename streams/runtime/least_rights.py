@@ -14,7 +14,7 @@ from penstock.streams.runtime.topic_setup import needs_journal
 from penstock.streams.runtime.topology_record import record_topic
 from penstock.topologies.graph.topology import Topology
 
-Kind = Literal["topic", "group", "transactional-id"]
+ResourceKind = Literal["topic", "group", "transactional-id"]
 _OWN = ("CREATE", "READ", "WRITE")
 
 
@@ -22,7 +22,7 @@ class Right(NamedTuple):
     """What a principal may do with a resource; ``prefixed``: with every one whose name begins so. ``READ`` and ``WRITE``
     include ``DESCRIBE``, as in Kafka. ``why``: what the worker does with it."""
 
-    kind: Kind
+    kind: ResourceKind
     name: str
     operations: tuple[str, ...]
     why: str

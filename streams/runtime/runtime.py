@@ -47,7 +47,7 @@ from penstock.streams.events.port import NO_EVENTS, EventSink
 from penstock.streams.ports.log import Fetched, LogConsumer
 from penstock.streams.ports.record_sizes import size_of
 from penstock.streams.runtime.adaptive_batching import AdaptiveBatchSize
-from penstock.streams.runtime.assignment import Assignment, Restoring, Start
+from penstock.streams.runtime.assignment import Assignment, Restoring, StartPositions
 from penstock.streams.runtime.changelog_marks import ChangelogMarks
 from penstock.streams.runtime.commit_group import Clock, CommitGroup
 from penstock.streams.runtime.commit_protocol import RESTARTABLE, Committer
@@ -401,7 +401,7 @@ class Runtime:
     def _ids_of(self, partitions: Iterable[TopicPartition]) -> tuple[TaskId, ...]:
         return tuple(sorted({self._assignment.id_of(tp) for tp in partitions}))
 
-    def _open_task(self, task_id: TaskId, backend: StateBackend, start: Start) -> Task:
+    def _open_task(self, task_id: TaskId, backend: StateBackend, start: StartPositions) -> Task:
         return Task(
             task_id,
             self.application_id,

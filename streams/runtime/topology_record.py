@@ -17,8 +17,8 @@ from penstock.streams.runtime.topic_setup import TopicLayout
 from penstock.topologies.graph.topology import Topology
 
 VERSION: Final = 1
-Outcome = Literal["kept", "restored", "begins empty", "left behind", "from the beginning", "refused"]
-LOSING: Final[frozenset[Outcome]] = frozenset({"begins empty", "refused"})
+StoreOutcome = Literal["kept", "restored", "begins empty", "left behind", "from the beginning", "refused"]
+LOSING: Final[frozenset[StoreOutcome]] = frozenset({"begins empty", "refused"})
 """What a check before a deployment should stop at."""
 
 
@@ -67,7 +67,7 @@ class TopologyChange(NamedTuple):
     what: str
     was: str
     becomes: str
-    outcome: Outcome
+    outcome: StoreOutcome
     advice: str
 
 

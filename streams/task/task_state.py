@@ -6,7 +6,7 @@
                   any ── close ────▶ CLOSED
 
 ``prepare_commit`` hands out a permit, the commit's work. ``offsets``, ``committed`` and ``abandon_commit`` take that permit
-and no older one. A task in PREPARED takes no record, and fires no timer: what it did then would be in neither of the two
+and no older one. A task in PREPARED processes no record and fires no timer: the effects would be in neither of the two
 commits, and lost.
 
 Pure: no clock, no I/O.
@@ -76,8 +76,7 @@ class TaskStateError(PenstockError):
 class TaskLifecycle:
     """The state of one task, and the permit of the commit that it has prepared.
 
-    ``enter`` is called at the beginning of each call, ``leave`` when its work is done: a call that raises leaves the
-    state unchanged.
+    Each call begins with ``enter`` and ends with ``leave``. If it raises in between, the state stays as it was.
     """
 
     __slots__ = ("_permit", "_task", "state")
@@ -102,7 +101,7 @@ class TaskLifecycle:
             )
 
     def leave(self, call: TaskCall, permit: object | None = None) -> None:
-        """The call has done its work: enter the next state. ``permit``: what ``prepare_commit`` returns."""
+        """Enter the next state, now that the call has done its work. ``permit``: what ``prepare_commit`` returns."""
         self.state = TRANSITIONS[self.state, call]
         if call == "prepare_commit":
             self._permit = permit

@@ -8,16 +8,12 @@ that is slow, or goes away, blocks nobody and leaves no line in the log.
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import socket
-import socketserver
 import sys
 import threading
-import time
 from collections.abc import Mapping
 from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Protocol
 
@@ -25,10 +21,10 @@ import orjson
 
 from penstock.state.errors import EnvironmentFault
 from penstock.streams.events.metrics_adapter import CONTENT_TYPE
+from penstock.streams.worker.bounded_server import POLL_S, BoundedServer, Handler
 
 CONNECTIONS_MAX = 16
 REQUEST_LIMIT_S = 5.0
-_POLL_S = 0.1
 _log = logging.getLogger("penstock.metrics")
 PATH_MAX_CHARS = 2_048
 _JSON: Final = "application/json"
@@ -39,7 +35,6 @@ _HEADERS: Final = {
     "X-Content-Type-Options": "nosniff",
 }
 """Of every answer: nothing keeps it, and no page shows it or takes it for something else."""
-_BUSY: Final = b"HTTP/1.0 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n"
 
 
 class Report(NamedTuple):
@@ -101,7 +96,7 @@ class MetricsEndpoint:
                 "this machine, or metrics_port=0 to serve none"
             ) from exc
         self._thread = threading.Thread(
-            target=self._server.serve_forever, args=(_POLL_S,), name="penstock-metrics", daemon=True
+            target=self._server.serve_forever, args=(POLL_S,), name="penstock-metrics", daemon=True
         )
         self._thread.start()
 
@@ -117,50 +112,10 @@ class MetricsEndpoint:
         self._thread.join()
 
 
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-    block_on_close = False  # a client that keeps its connection open does not keep the worker from stopping
-
+class _Server(BoundedServer):
     def __init__(self, at: Any, endpoint: MetricsEndpoint, connections_max: int, request_limit_s: float) -> None:
         self.endpoint = endpoint
-        self._connections_max = connections_max
-        self._request_limit_s = request_limit_s
-        self._lock = threading.Lock()
-        self._open: dict[socket.socket, float] = {}
-        super().__init__(at, _Handler)
-
-    def server_bind(self) -> None:
-        """Bind without looking up the host's name, which is not needed."""
-        socketserver.TCPServer.server_bind(self)
-
-    def process_request(self, request: Any, client_address: Any) -> None:
-        """Handle the request in a thread, or refuse it if there are too many."""
-        with self._lock:
-            admitted = len(self._open) < self._connections_max
-            if admitted:
-                self._open[request] = time.monotonic() + self._request_limit_s
-        if admitted:
-            super().process_request(request, client_address)
-            return
-        with contextlib.suppress(OSError):
-            request.settimeout(0.0)
-            request.send(_BUSY)
-        self.shutdown_request(request)
-
-    def service_actions(self) -> None:
-        """Close the connections whose time is up."""
-        now_s = time.monotonic()
-        with self._lock:
-            late = [request for request, until_s in self._open.items() if now_s > until_s]
-            for request in late:
-                with contextlib.suppress(OSError):  # the client has gone
-                    request.shutdown(socket.SHUT_RDWR)
-
-    def shutdown_request(self, request: Any) -> None:
-        """The request is over."""
-        with self._lock:
-            self._open.pop(request, None)
-        super().shutdown_request(request)
+        super().__init__(at, _Handler, connections_max, request_limit_s)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Log errors of this process, but not clients that went away."""
@@ -178,7 +133,7 @@ class _SocketServer(_Server):
         super().__init__(str(at), endpoint, connections_max, request_limit_s)
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _Handler(Handler):
     server: _Server
     timeout = REQUEST_LIMIT_S
 
@@ -212,14 +167,7 @@ class _Handler(BaseHTTPRequestHandler):
         if self.command != "HEAD":
             self.wfile.write(body)
 
-    def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
-        """A refusal in a line, with nothing in it that came with the request."""
-        status = HTTPStatus(code)
-        if status is HTTPStatus.NOT_IMPLEMENTED:  # what the base says of all methods that have no function here
-            status = HTTPStatus.METHOD_NOT_ALLOWED
-        self.close_connection = True
+    def refuse(self, status: HTTPStatus) -> None:
+        """See the base."""
         text = f"{status.value} {status.phrase}; there are GET /metrics, /health and /ready\n"
         self._answer(status, "text/plain; charset=utf-8", text.encode())
-
-    def log_message(self, format: str, *args: object) -> None:
-        """Requests are not logged."""

@@ -21,8 +21,8 @@ from penstock.streams.worker.task_opener import Cancelled, TaskOpener
 
 CLOSE_LIMIT_S = 30.0
 ASKING_LIMIT_S = 1.0
-"""How long closing waits for a job to end. A database that is being written is closed in order; a request to brokers
-that may never answer is abandoned."""
+"""How long ``close`` waits for a job to end: longer while a database is being written, which must be closed properly, and
+shorter while it waits for brokers that may never answer."""
 
 
 @dataclasses.dataclass
@@ -58,7 +58,7 @@ class Restorer:
         self._jobs.put(job)
 
     def cancel(self, task: TaskId) -> None:
-        """The task is no longer wanted; its stores are closed when they are ready."""
+        """Give up the restore of a task. Its stores are closed as soon as they are ready."""
         job = self._open.pop(task, None)
         if job is not None:
             self._cancel(job)

@@ -23,7 +23,7 @@ from penstock.streams.runtime.memory_budget import (
     memory_parts,
 )
 from penstock.streams.task.error_policies import Policies
-from penstock.streams.task.task_options import STATE_CACHE_BYTES, Columns
+from penstock.streams.task.task_options import STATE_CACHE_BYTES, ColumnMode
 from penstock.streams.worker.secret_redaction import redacted
 
 _NAMING = ("application_id", "bootstrap_servers", "guarantee", "state_dir")
@@ -69,7 +69,7 @@ class WorkerSettings:
     max_task_idle_ms: int = 0
     latency: Latency = "balanced"
     native: Choice = "auto"
-    columns: Columns = "auto"
+    columns: ColumnMode = "auto"
     batch_max_records: int = 20_000
     buffered_max_records: int = 30_000
     memory_max_bytes: int = 0
@@ -95,8 +95,8 @@ class WorkerSettings:
             raise SettingsError(f"native={self.native!r}; choose one of {', '.join(get_args(Choice))}")
         if self.latency not in get_args(Latency):
             raise SettingsError(f"latency={self.latency!r}; choose one of {', '.join(get_args(Latency))}")
-        if self.columns not in get_args(Columns):
-            raise SettingsError(f"columns={self.columns!r}; choose one of {', '.join(get_args(Columns))}")
+        if self.columns not in get_args(ColumnMode):
+            raise SettingsError(f"columns={self.columns!r}; choose one of {', '.join(get_args(ColumnMode))}")
         if self.commit_interval_ms == 0:
             default = 100 if self.guarantee == "exactly_once" else 1_000
             object.__setattr__(self, "commit_interval_ms", default)

@@ -14,7 +14,7 @@ from penstock.streams.runtime.runtime import Runtime
 from penstock.streams.worker.metrics_endpoint import Report
 
 T = TypeVar("T")
-State = Literal["starting", "joining", "restoring", "running", "stopped"]
+WorkerState = Literal["starting", "joining", "restoring", "running", "stopped"]
 ALIVE_S = 300.0
 """A loop that has not turned for this long counts as dead: by then the group has excluded the worker."""
 _TRIES = 5
@@ -25,7 +25,7 @@ class WorkerStatus:
     """``records``: processed since the start. ``lag``: up to the known ends of the inputs. ``commit_age_s``: since
     the last commit; ``None`` before the first. ``turn_age_s``: since the loop's last turn."""
 
-    state: State
+    state: WorkerState
     tasks: int
     restoring: int
     records: int
@@ -86,7 +86,7 @@ class WorkerPages:
             None if self._turned_s is None else now_s - self._turned_s,
         )
 
-    def _state(self, opened: bool, restoring: int) -> State:
+    def _state(self, opened: bool, restoring: int) -> WorkerState:
         if self._stopped:
             return "stopped"
         if not opened:

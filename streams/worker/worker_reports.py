@@ -21,10 +21,10 @@ from penstock.streams.runtime.metric_values import memory_limits, metrics_of
 from penstock.streams.runtime.runtime import Runtime
 from penstock.streams.worker.metrics_endpoint import MetricsEndpoint
 from penstock.streams.worker.settings import WorkerSettings
+from penstock.streams.worker.task_opener import OnProgress
 from penstock.streams.worker.worker_pages import WorkerPages
 
 OnStep = Callable[[CommitStep], None]
-OnProgress = Callable[[TaskId, str, RestoreProgress], None]
 
 
 class WorkerReports:

@@ -15,7 +15,7 @@ from penstock.streams.kafka.admin import KafkaAdmin
 from penstock.streams.kafka.client_config import admin_config, consumer_config, producer_config
 from penstock.streams.kafka.consumer import KafkaConsumer
 from penstock.streams.kafka.producer import KafkaProducer
-from penstock.streams.ports.log import OffsetAndMetadata
+from penstock.streams.ports.log import OffsetAndMetadata, TopicSpec
 from penstock.streams.testing.contracts.log_world import topic
 from penstock.streams.testing.contracts.reading import Membership, until
 from tests.contract.worlds import NATIVE_MODES, KafkaWorld
@@ -46,6 +46,16 @@ def test_a_static_member_that_closes_stays_one(kafka: KafkaWorld, bootstrap_serv
     until(lambda: len(member.mine) == 1, member.poll)
     member.consumer.close()
     assert kafka.admin().group_members(group) == 1
+
+
+def test_settings_of_a_topic_that_not_every_broker_knows_yet(kafka: KafkaWorld) -> None:
+    """Another worker has made it: one broker has told of it, and the broker that is asked learns of it a moment later."""
+    name = kafka.name("new")
+    maker = threading.Timer(1.0, kafka.admin().create_topics, [[TopicSpec(name, 1, config={"retention.ms": "77"})]])
+    asking = kafka.admin()
+    maker.start()
+    assert asking.topic_config(name)["retention.ms"] == "77"
+    maker.join()
 
 
 def test_brokers_group_protocol_moves_only_what_must_move(kafka: KafkaWorld, bootstrap_servers: str) -> None:

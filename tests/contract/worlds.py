@@ -34,9 +34,9 @@ class MemoryWorld(World):
         super().__init__()
         self.log = MemoryLog()
 
-    def consumer(self, group: str, *, hasty: bool = False) -> LogConsumer:
+    def consumer(self, group: str, *, hasty: bool = False, instance_id: str = "") -> LogConsumer:
         interval_ms = HASTY_MS if hasty else PATIENT_MS
-        return self.keep(MemoryConsumer(self.log, group, poll_interval_max_ms=interval_ms))
+        return self.keep(MemoryConsumer(self.log, group, poll_interval_max_ms=interval_ms, instance_id=instance_id))
 
     def producer(self, transactional_id: str | None = None) -> LogProducer:
         return self.keep(
@@ -67,13 +67,14 @@ class KafkaWorld(World):
         self._bootstrap_servers = bootstrap_servers
         self._common = dict(common or {})
 
-    def consumer(self, group: str, *, hasty: bool = False) -> LogConsumer:
+    def consumer(self, group: str, *, hasty: bool = False, instance_id: str = "") -> LogConsumer:
         interval_ms = HASTY_MS if hasty else PATIENT_MS
         config = consumer_config(
             self._bootstrap_servers,
             group,
             {**self._common, "max.poll.interval.ms": interval_ms},
             session_timeout_ms=interval_ms,
+            group_instance_id=instance_id or None,
         )
         return self.keep(KafkaConsumer(config, request_timeout_s=60.0, native=self.native))
 

@@ -170,6 +170,11 @@ def without_tombstones(run: Run, outcome: Outcome) -> Outcome:
     return _filtered(outcome, lambda sink, row: row["v"] is not None)
 
 
+def without_null_keys(run: Run, outcome: Outcome) -> Outcome:
+    """Without records that have no key."""
+    return _filtered(outcome, lambda sink, row: row["k"] is not None)
+
+
 def without_group_of_zero(run: Run, outcome: Outcome) -> Outcome:
     """Without the group that the initial value of an aggregate names."""
     return _filtered(outcome, lambda sink, row: row["k"] != "0")

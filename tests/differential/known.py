@@ -274,6 +274,15 @@ DEPARTURES: tuple[Departure, ...] = (
         replay=r.transformed_tables_kept,
     ),
     Departure(
+        "null keys sent on",
+        "Null keys in repartition",
+        ("stateless_repartition",),
+        "choice",
+        "Records without a key are dropped by the operators that need one. Kafka Streams drops them in repartition, too.",
+        seen_as=d.without_null_keys,
+        whose="Penstock",
+    ),
+    Departure(
         "timers at the first record",
         "First timer in stream time",
         ("processor_first_stream_time",),

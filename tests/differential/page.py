@@ -169,6 +169,7 @@ TOPOLOGIES: dict[str, list[Node]] = {
     ],
     "Records without a key or value that run ahead": _streams("left", 5, 5, 5),
     "How late a record may meet another": _streams("inner", 8, 8, 2),
+    "Late records and the time of the other side": _streams("left", 100, 100, 0),
     "How long unmatched records wait": _streams("left", 8, 2, 0),
     "Versioned tables as streams": [table("rows", versioned_history_ms=100), node("to_stream", "made", "rows")],
     "Rows that were never there": _FOREIGN,
@@ -199,6 +200,7 @@ TOPOLOGIES: dict[str, list[Node]] = {
         join("made", "table_table", "outer", "l", "mapped"),
     ],
     "Aggregates that become null within a commit": _per_commit(),
+    "Null keys in repartition": [stream("in"), node("repartition", "made", "in")],
     "First timer in stream time": [
         stream("in"),
         node("process", "made", "in", processor="stream_timed_from_the_first"),

@@ -38,6 +38,7 @@ KAFKA_STREAMS_ANSWERS: dict[str, list[str]] = {
     "How far a stream of a cogroup may lag": ["k[86400010, 86400020] <x@86400010", "k[0, 10] >z@9"],
     "Records without a key or value that run ahead": ["k x|null@10", "k x|y@12"],
     "How late a record may meet another": [],
+    "Late records and the time of the other side": ["k c|b@1000"],
     "How long unmatched records wait": [],
     "Versioned tables as streams": ["k new@10", "k old@5"],
     "Rows that were never there": ["a None@2"],
@@ -50,6 +51,7 @@ KAFKA_STREAMS_ANSWERS: dict[str, list[str]] = {
     "Sessions that were closed": ["k[26, 26] a@26", "k[26, 32] a,b,d@32"],
     "Rows that did not change": ["k a|null@6", "k a|null@14"],
     "Aggregates that become null within a commit": [],
+    "Null keys in repartition": [],
     "First timer in stream time": ["k 12:null+a@12", "k 25:null+b@25"],
     "First timer by the clock": ["k 15:null+a@15"],
 }

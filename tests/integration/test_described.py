@@ -39,6 +39,9 @@ SAMPLE = (
     "tumbling_suppressed",
     "processor_counting",
     "table_filter_of_a_count",
+    "streams_inner_with_itself",
+    "table_left_of_the_same_stream",
+    "tables_outer_with_its_own_filter",
 )
 """Kinds that read one topic as it is partitioned, so that the order of what they read is known."""
 PARTITIONS = 2
@@ -56,8 +59,14 @@ def nodes_of(kind: str) -> list[Node]:
     def named(value: Any) -> Any:
         return f"{kind}-{value}" if isinstance(value, str) and value in ids else value
 
-    changed = [{**n, **{f: named(n[f]) for f in ("id", "in") if f in n}} for n in nodes]
+    changed = [{**n, **{f: named(n[f]) for f in ("id", "in", "left", "right") if f in n}} for n in nodes]
     return [{**n, **{f: f"{kind}-{n[f]}" for f in ("topic", "name", "store") if f in n}} for n in changed]
+
+
+def topic_of(kind: str) -> str:
+    """The one topic that a kind reads."""
+    [topic] = {node["topic"] for node in nodes_of(kind) if "topic" in node}
+    return str(topic)
 
 
 def described(prefix: str) -> Described:
@@ -75,7 +84,7 @@ def entries_of(kind: str) -> list[Entry]:
     found: list[Entry] = []
     for seed in range(SEEDS):
         rng = Random(f"{kind} {seed}")
-        entries = random_input(KINDS[kind], [f"{kind}-s"], rng)
+        entries = random_input(KINDS[kind], [topic_of(kind)], rng)
         found += [{**e, "ts": NOW_MS + 1_000 * seed + e["ts"]} for e in entries]
     return found
 
@@ -167,7 +176,7 @@ def test_described_topologies_on_workers_and_on_spark(kafka: str, spark: SparkSe
         running.write(second)
     expected: Outputs = {}
     for kind in SAMPLE:
-        topic = f"{kind}-s"
+        topic = topic_of(kind)
         expected |= expected_of(kind, running.cluster.read(running.flow.inputs[topic], PARTITIONS), topic)
     assert {key.split("-")[0] for key in expected} == set(SAMPLE)
     wanted = sum(map(len, expected.values()))

@@ -216,6 +216,13 @@ def test_records_meet_until_window_and_grace_are_over() -> None:
     assert answers(b, ("l", "k", "a", 10), ("l", "q", "z", 29), ("r", "k", "b", 10)) == []
 
 
+def test_late_records_do_not_meet_the_rows_of_a_side_that_stands_still() -> None:
+    b = ps.StreamsBuilder("late", value=str)
+    b.stream("l").left_join(b.stream("r"), pair, within=100, grace=0).to("out")
+    found = answers(b, ("r", "k", "b", 1000), ("l", "k", "x", 1405), ("l", "k", "c", 900))
+    assert found == [("k", "c|None", 900)]
+
+
 def test_unmatched_records_wait_for_the_bound_of_their_side() -> None:
     b = ps.StreamsBuilder("bound", value=str)
     b.stream("l").left_join(b.stream("r"), pair, before=8, after=2, grace=0).to("out")
@@ -327,6 +334,12 @@ class Ticking(ps.Processor[str, str, str, str]):
 
     def process(self, record: ps.Record[str, str], ctx: ps.ProcessorContext[str, str]) -> None:
         pass
+
+
+def test_repartition_keeps_records_without_a_key() -> None:
+    b = ps.StreamsBuilder("sent", value=str)
+    b.stream("in").repartition().to("out")
+    assert answers(b, ("in", None, "v", 5)) == [(None, "v", 5)]
 
 
 def test_timers_fire_when_stream_time_passes_a_multiple() -> None:

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 import penstock as ps
-from penstock.state.errors import TopologyError
+from penstock.state.errors import ProcessingError, TopologyError
 from tests.differential import beam_side, play_patterns
 from tests.differential.inputs import Run
 from tests.differential.kinds import patterns, triggered
@@ -77,6 +77,12 @@ def test_texts_that_are_no_numbers_are_no_decimals() -> None:
     assert found == [{"x": None}, {"x": Decimal(1)}]
 
 
+def test_numbers_too_large_for_their_decimal_are_not_lost() -> None:
+    with pytest.raises(ProcessingError, match=r"12345.* has more than 2 digits before its point"):
+        answers_of_sql("SELECT CAST(n AS DECIMAL(4, 2)) AS x FROM rows", ("k", Row(n=12345), 0))
+    assert answers_of_sql("SELECT TRY_CAST(n AS DECIMAL(4, 2)) AS x FROM rows", ("k", Row(n=12345), 0)) == [{"x": None}]
+
+
 def test_texts_of_fractions_are_no_integers() -> None:
     found = answers_of_sql("SELECT TRY_CAST(s AS BIGINT) AS x FROM rows", ("k", Row(s="1.5"), 0), ("k", Row(s="1"), 0))
     assert found == [{"x": None}, {"x": 1}]
@@ -117,6 +123,12 @@ def test_records_below_the_watermark_are_not_joined() -> None:
     marks = [("l", "m", "8", 0), ("r", "m", "8", 0)]
     assert answers(b, ("l", "k", "x", 5), *marks, ("r", "k", "y", 7)) == []
     assert answers(b, ("l", "k", "x", 5), *marks, ("r", "k", "y", 8)) == [("k", "x|y", 8)]
+
+
+def test_bounds_between_which_nothing_lies_are_refused() -> None:
+    b = ps.StreamsBuilder("bounds", value=str)
+    with pytest.raises(TopologyError, match="window from -4 to -5 ms is empty"):
+        watermarked(b, "l").outer_join(watermarked(b, "r"), pair, before=4, after=-5, grace=0)
 
 
 def test_sql_joins_the_version_that_is_known() -> None:

@@ -22,13 +22,17 @@ from penstock.streams.kafka.schemas.registry_errors import translated
 from penstock.streams.kafka.schemas.typed_values import AVRO_KINDS, TypedValues
 
 Options: TypeAlias = Mapping[str, Any]
-Strategy: TypeAlias = Literal["topic", "record", "topic_record"]
+SubjectStrategy: TypeAlias = Literal["topic", "record", "topic_record"]
 _Form: TypeAlias = Literal["avro", "json_schema", "protobuf"]
 _CLIENTS = "confluent_kafka.schema_registry"
 
 
 def subject_name(
-    topic: str, part: Literal["key", "value"] = "value", *, record: str | None = None, strategy: Strategy = "topic"
+    topic: str,
+    part: Literal["key", "value"] = "value",
+    *,
+    record: str | None = None,
+    strategy: SubjectStrategy = "topic",
 ) -> str:
     """The subject of a topic's keys or values by one of Confluent's strategies; ``record`` is the schema's full name, which
     two of them need."""

@@ -45,7 +45,7 @@ from penstock.streams.spark.frames.writing import WriteResult, write_topic
 from penstock.streams.spark.shipping import ship, ship_value
 from penstock.streams.topology_loading import load_topology
 
-Point = datetime | Mapping[int, int] | str | None
+ReadPoint = datetime | Mapping[int, int] | str | None
 """A place in a topic: a time (the first record of this time or later), an offset for each partition, ``committed``
 (for a topic that the application reads), ``savepoint:NAME`` (``savepoint:latest``), a time in ISO format; ``None``:
 the beginning or the end."""
@@ -68,7 +68,7 @@ class Application:
         ``partition``, ``offset``, ``headers``; windowed keys have ``window_start`` and ``window_end`` too.
 
         ``key=``, ``value=``: serdes, as ``serde_of`` takes them, where the topology does not know the topic.
-        ``since=``, ``as_of=``: a ``Point`` each. ``partitions=``: only these. ``columns=``: only these, others are not
+        ``since=``, ``as_of=``: a ``ReadPoint`` each. ``partitions=``: only these. ``columns=``: only these, others are not
         decoded.
         """
         return self.frame(spark, self.topic_request(topic, **how))
@@ -125,8 +125,8 @@ class Application:
         *,
         key: Any = None,
         value: Any = None,
-        since: Point = None,
-        as_of: Point = None,
+        since: ReadPoint = None,
+        as_of: ReadPoint = None,
         partitions: Sequence[int] | None = None,
         columns: Sequence[str] | None = None,
     ) -> TopicRequest:
@@ -146,8 +146,8 @@ class Application:
         self,
         store: str,
         *,
-        since: Point = None,
-        as_of: Point = None,
+        since: ReadPoint = None,
+        as_of: ReadPoint = None,
         partitions: Sequence[int] | None = None,
         columns: Sequence[str] | None = None,
     ) -> ChangelogRequest:
@@ -211,7 +211,7 @@ class Application:
         return sorted([*plan.targets, *whole], key=lambda t: t.partition)
 
     def _ranges(
-        self, topic: str, since: Point, as_of: Point, partitions: Sequence[int] | None
+        self, topic: str, since: ReadPoint, as_of: ReadPoint, partitions: Sequence[int] | None
     ) -> dict[int, tuple[int, int]]:
         with open_cluster(self.connection, self.application_id) as cluster:
             count = cluster.require_counts([topic])[topic]
@@ -227,7 +227,7 @@ class Application:
         return out
 
     def _offsets(
-        self, cluster: Cluster, asked: Sequence[TopicPartition], point: Point, name: str
+        self, cluster: Cluster, asked: Sequence[TopicPartition], point: ReadPoint, name: str
     ) -> dict[TopicPartition, int]:
         """The offsets of a point; partitions whose end is before it are left out."""
         if point is None:

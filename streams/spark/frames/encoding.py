@@ -38,7 +38,7 @@ _ENCODED = pa.schema(
 
 
 @dataclasses.dataclass(frozen=True)
-class Form:
+class TopicEncoding:
     """How a topic is written: its serdes as the ``topology`` knows them, or what ``key`` and ``value`` mean (``serde_of``),
     its number of partitions, and the time of rows without one."""
 
@@ -56,7 +56,7 @@ class Form:
         return chosen_serdes(self.topic, known, self.key, self.value)
 
 
-def encode_rows(form: Form, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def encode_rows(form: TopicEncoding, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Rows with ``key``, ``value``, and perhaps ``timestamp``, ``headers``, ``window_start`` and ``window_end``, as records.
     Raises ``SerdeError`` naming the first row that does not fit."""
     key_serde, value_serde = form.serdes()

@@ -20,7 +20,7 @@ _BATCH_ROWS = 10_000
 _LONG, _INT = 8, 4
 _VALID_TO = "valid_to"
 Entry = tuple[bytes, bytes]
-Change = tuple[bytes, bytes | None]
+ChangelogRow = tuple[bytes, bytes | None]
 
 
 class StoreColumns:
@@ -54,7 +54,7 @@ class StoreColumns:
             yield self._batch(partition, keys, places, values, stamps)
 
     def changes(
-        self, partition: int, offsets: Sequence[int], entries: Sequence[Change], stamps: Sequence[int]
+        self, partition: int, offsets: Sequence[int], entries: Sequence[ChangelogRow], stamps: Sequence[int]
     ) -> pa.RecordBatch:
         """Changes of one store partition, one per record of its changelog."""
         keys, places = self._placed([k for k, _ in entries])

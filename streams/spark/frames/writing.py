@@ -34,7 +34,7 @@ from penstock.streams.kafka.producer import KafkaProducer
 from penstock.streams.ports.log import OffsetAndMetadata, UnknownOutcomeError
 from penstock.streams.spark.connection import Connection
 from penstock.streams.spark.failures import translated
-from penstock.streams.spark.frames.encoding import ENCODED_SCHEMA, Form, encode_rows
+from penstock.streams.spark.frames.encoding import ENCODED_SCHEMA, TopicEncoding, encode_rows
 from penstock.streams.spark.shipping import ship, ship_value
 from penstock.streams.spark.slots import spread
 
@@ -96,7 +96,7 @@ def write_topic(
         partitions = cluster.require_counts([topic])[topic]
     shipped = None if topology is None else ship(topology)
     likes = ship_value(key), ship_value(value)
-    form = Form(topic, partitions, shipped, application_id, *likes, time.time_ns() // 1_000_000)
+    form = TopicEncoding(topic, partitions, shipped, application_id, *likes, time.time_ns() // 1_000_000)
     form.serdes()
     what = _Job(job, topic, connection.bootstrap_servers, dict(connection.client))
     coded = frame.mapInArrow(partial(encode_rows, form), ENCODED_SCHEMA)

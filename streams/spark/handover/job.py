@@ -20,8 +20,8 @@ from penstock.state.snapshots.manifest import Manifest, StorePartition
 from penstock.state.snapshots.repository import open_repository
 from penstock.streams.batch.cluster import Cluster, open_admin, open_cluster
 from penstock.streams.batch.handover.piece import PieceJob, PieceReport, run_piece
-from penstock.streams.batch.handover.presence import kept_away
 from penstock.streams.batch.handover.rounds import Rounds
+from penstock.streams.batch.handover.worker_exclusion import kept_away
 from penstock.streams.batch.places import absolute
 from penstock.streams.batch.shipping import TopologyRef
 from penstock.streams.runtime.metadata_size import check_metadata_size
@@ -43,7 +43,7 @@ from penstock.topologies.graph.topology import Topology
 
 COMMIT_INTERVAL_MS = 1_000
 TRANSACTION_TIMEOUT_MS = 30_000
-Until = Mapping[TopicPartition, int]
+EndOffsets = Mapping[TopicPartition, int]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -127,7 +127,7 @@ class WorkedOff:
     seconds: float
 
 
-def work_off(spark: SparkSession, handover: Handover, until: Until, progress: Say | None = None) -> WorkedOff:
+def work_off(spark: SparkSession, handover: Handover, until: EndOffsets, progress: Say | None = None) -> WorkedOff:
     """Work off the application's inputs up to ``until``, and what lies in its repartition topics. Raises ``SettingsError``
     while workers hold its tasks; else what ends a worker, or ``EnvironmentFault`` when Spark fails: then run it again."""
     began_s = time.monotonic()
@@ -177,7 +177,7 @@ def _run(spark: SparkSession, handover: Handover, rounds: Rounds) -> list[PieceR
 
 
 @contextmanager
-def _told(handover: Handover, layout: TopicLayout, until: Until, say: Say | None) -> Iterator[None]:
+def _told(handover: Handover, layout: TopicLayout, until: EndOffsets, say: Say | None) -> Iterator[None]:
     """Say every few seconds how far it is, by what is committed."""
     if say is None:
         yield
@@ -202,7 +202,7 @@ def _told(handover: Handover, layout: TopicLayout, until: Until, say: Say | None
         thread.join()
 
 
-def _left(cluster: Cluster, handover: Handover, layout: TopicLayout, until: Until) -> int:
+def _left(cluster: Cluster, handover: Handover, layout: TopicLayout, until: EndOffsets) -> int:
     return Rounds(handover.topology(), handover.application_id, layout, cluster, until).left()
 
 

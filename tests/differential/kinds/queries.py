@@ -109,6 +109,9 @@ select("nulls_not_in", "n NOT IN (1, NULL)", "m IN (n, 2)")
 select("casts", "CAST(n AS DOUBLE)", "CAST(x AS BIGINT)", "CAST(n AS DECIMAL(10, 2))", "CAST(x AS DECIMAL(12, 3))")
 select("casts_to_text", "CAST(n AS VARCHAR)", "CAST(b AS VARCHAR)", "CAST(d AS VARCHAR)")
 select("tried_casts", "TRY_CAST(s AS BIGINT)", "TRY_CAST(s AS DOUBLE)", "TRY_CAST(s AS DECIMAL(10, 2))")
+select(
+    "narrow_decimals", "TRY_CAST(n AS DECIMAL(2, 1))", "TRY_CAST(d AS DECIMAL(3, 2))", "TRY_CAST(x AS DECIMAL(5, 1))"
+)
 select("greatest", "GREATEST(n, m)", "LEAST(n, m, 3)", "GREATEST(s, k)")
 select("filtered", "n", where="n > 3")
 select("filtered_by_text", "s", where="s LIKE '%a%' AND k = 'a'")

@@ -22,7 +22,7 @@ _one("flat_map_values_keyed", "flat_map_values", "key_twice", key_aware=True)
 _one("flat_map_values_pieces", "flat_map_values", "pieces")
 _one("select_key", "select_key", "by_letter")
 
-kind("stateless_repartition", stream("s"), node("repartition", "made", "s"), sink("made"), null_keys=False)
+kind("stateless_repartition", stream("s"), node("repartition", "made", "s"), sink("made"))
 kind(
     "stateless_rekeyed_repartition",
     stream("s"),

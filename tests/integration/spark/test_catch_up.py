@@ -14,7 +14,7 @@ from penstock.state.log import TopicPartition
 from penstock.state.serdes.serde import serde_of
 from penstock.streams.batch.cluster import ClusterAddress, open_cluster, open_consumer, open_transactional, retried
 from penstock.streams.batch.handover.piece import SNAPSHOTS
-from penstock.streams.batch.handover.presence import kept_away
+from penstock.streams.batch.handover.worker_exclusion import kept_away
 from penstock.streams.events.facts import Fact, RestoreFinished, SnapshotUsed
 from penstock.streams.ports.log import OffsetAndMetadata
 from penstock.streams.runtime.fixed_fence import fixed_id, mark_fixed

@@ -79,7 +79,9 @@ def test_dead_letters_carry_the_original_bytes_in_input_order(batch: int) -> Non
         assert letters[1].headers[:2] == bad.headers
         assert headers[0]["penstock.topic"] == b"in"
         assert headers[0]["penstock.partition"] == b"0"
-        assert headers[0]["penstock.error"] == b"ZeroDivisionError: integer division or modulo by zero"
+        with pytest.raises(ZeroDivisionError) as caught:  # its words differ between releases of Python
+            inverse(0)
+        assert headers[0]["penstock.error"] == f"ZeroDivisionError: {caught.value}".encode()
         assert [r.value for r in driver.read("out")] == [20]
 
 

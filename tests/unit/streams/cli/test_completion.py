@@ -31,21 +31,68 @@ def completed(script: Path, *words: str) -> list[str]:
     return done.stdout.split()
 
 
-@pytest.mark.parametrize(
-    ("words", "expected"),
-    [
-        (("penstock", "wor"), ["worker"]),
-        (("penstock", "topics", "al"), ["alter"]),
-        (("penstock", "topics", "alter", "x", "--re"), ["--retention"]),
-        (("penstock", "worker", "--guarantee", "ex"), ["exactly_once"]),
-        (("penstock", "lag", "counts", "--js"), ["--json"]),
-        (("penstock", "completion", "z"), ["zsh"]),
-    ],
-)
+CASES = [
+    (("penstock", "wor"), ["worker"]),
+    (("penstock", "topics", "al"), ["alter"]),
+    (("penstock", "topics", "alter", "x", "--re"), ["--retention"]),
+    (("penstock", "worker", "--guarantee", "ex"), ["exactly_once"]),
+    (("penstock", "lag", "counts", "--js"), ["--json"]),
+    (("penstock", "completion", "z"), ["zsh"]),
+]
+
+
+@pytest.mark.parametrize(("words", "expected"), CASES)
 def test_bash_offers_commands_actions_options_and_choices(
     scripts: dict[str, Path], words: tuple[str, ...], expected: list[str]
 ) -> None:
     assert completed(scripts["bash"], *words) == expected
+
+
+@pytest.mark.skipif(shutil.which("fish") is None, reason="fish is not installed")
+@pytest.mark.parametrize(("words", "expected"), CASES)
+def test_fish_offers_them_with_their_help(
+    scripts: dict[str, Path], words: tuple[str, ...], expected: list[str]
+) -> None:
+    asked = f"source {scripts['fish']}; complete -C '{' '.join(words)}'"
+    done = subprocess.run(["fish", "--no-config", "-c", asked], capture_output=True, text=True, timeout=60, check=True)
+    assert [line.partition("\t")[0] for line in done.stdout.splitlines()] == expected
+
+
+# A shell at a terminal of its own, since completion works only while a line is edited.
+ZSH = r"""
+zmodload zsh/zpty
+seen=""
+until_seen() {
+  local part
+  for i in {1..600}; do
+    while zpty -r -t shell part 2>/dev/null; do seen+="$part"; done
+    [[ "$seen" == *"$1"* ]] && return
+    sleep 0.05
+  done
+  print -r -- "no $1 in: $seen"; exit 1
+}
+zpty -b shell env TERM=dumb zsh -f -i
+zpty -w shell "bindkey -e; PS1='%%'; autoload -Uz compinit; compinit -u -D; source $1; echo REA''DY"
+until_seen READY
+zpty -w -n shell "$2"$'\t'
+sleep 0.5
+zpty -w -n shell $'\x01print -r -- "GOT:\x05:E""ND"\r'
+until_seen ":END"
+print -r -- "${${seen##*GOT:}%%:END*}"
+zpty -d shell
+"""
+
+
+@pytest.mark.skipif(shutil.which("zsh") is None, reason="zsh is not installed")
+@pytest.mark.parametrize(("words", "expected"), CASES)
+def test_zsh_completes_them_at_a_terminal(
+    scripts: dict[str, Path], words: tuple[str, ...], expected: list[str]
+) -> None:
+    script = scripts["zsh"].with_name("ask.zsh")
+    script.write_text(ZSH)
+    command = ["zsh", "-f", str(script), str(scripts["zsh"]), " ".join(words)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stdout.split()) == (0, [*words[:-1], *expected]), done.stdout + done.stderr
 
 
 @pytest.mark.parametrize("shell", SHELLS)

@@ -20,6 +20,7 @@ FATAL, RETRIABLE, ABORT = {"fatal": True}, {"retriable": True}, {"txn_requires_a
         (KafkaError.ILLEGAL_GENERATION, ABORT, StaleEpochError),
         (KafkaError.STALE_MEMBER_EPOCH, {}, StaleEpochError),
         (KafkaError.UNKNOWN_MEMBER_ID, {}, TaskMigratedError),
+        (KafkaError.GROUP_ID_NOT_FOUND, {}, TaskMigratedError),
         (KafkaError.MSG_SIZE_TOO_LARGE, ABORT, AbortableError),
         (KafkaError._GAPLESS_GUARANTEE, FATAL, AbortableError),
         (KafkaError._FATAL, {}, ProducerRetiredError),

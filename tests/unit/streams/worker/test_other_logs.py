@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import penstock as ps
 from penstock.state.log import TopicPartition
-from penstock.streams.ports.log import TopicSpec
+from penstock.streams.events.facts import PurgeFailed
+from penstock.streams.ports.log import Deletion, TopicSpec
 from penstock.streams.runtime.commit_protocol import Guarantee
 from penstock.streams.testing.memory_log import LogEntry, MemoryLog
 from penstock.streams.worker.settings import WorkerSettings
 from penstock.streams.worker.worker import Worker
 from penstock.topologies.graph.topology import Topology
 from tests.memory_worker_log import MemoryWorkerLog
+from tests.recorder import Recorder
 
 LIMIT_S = 60.0
 KEYS = 20
@@ -69,3 +73,52 @@ def test_a_worker_runs_on_a_log_of_another_kind(
         per_key.setdefault(entry.key, []).append(int.from_bytes(entry.value, "big"))
     assert per_key == {b"k%d" % key: [1, 2, 3, 4, 5, 6] for key in range(KEYS)}
     assert {"admin", "producer", "reader"} <= set(clients.opened)
+
+
+class RefusesOnce(MemoryWorkerLog):
+    """A log that answers the first deletion of records with an error for each partition."""
+
+    refused: frozenset[TopicPartition] = frozenset()
+
+    def admin(self, *, request_timeout_s: float | None = None) -> Any:
+        admin = super().admin(request_timeout_s=request_timeout_s)
+        deletes = admin.delete_before
+
+        def delete_before(offsets: Mapping[TopicPartition, int]) -> Deletion:
+            if not self.refused:
+                self.refused = frozenset(offsets)
+                return lambda: dict.fromkeys(offsets, "the disk is slow")
+            done: Deletion = deletes(offsets)
+            return done
+
+        admin.delete_before = delete_before
+        return admin
+
+
+def test_a_deletion_that_fails_is_one_line_and_one_count_by_partition_and_is_repeated(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.WARNING, logger="penstock")
+    log = MemoryLog()
+    for topic in ("in", "out"):
+        log.create(TopicSpec(topic, PARTITIONS))
+    b = ps.StreamsBuilder("counted", value=str)
+    b.stream("in").group_by(lambda k, v: f"of {k!r}").count(name="n").to_stream().to("out")
+    settings = WorkerSettings(
+        application_id="app",
+        bootstrap_servers="nowhere:1",
+        state_dir=tmp_path,
+        commit_interval_ms=20,
+        repartition_purge_interval_ms=50,
+    )
+    clients, recorder = RefusesOnce(log), Recorder()
+    worker = Worker(b.build(), settings, open_log=lambda *_: clients, events=recorder).start()
+    add(log, 3)
+    until(lambda: any(log.partition(tp).first for tp in clients.refused))
+    worker.stop()
+    failed = recorder.of(PurgeFailed)
+    assert {fact.partition for fact in failed} == clients.refused and len(failed) == len(clients.refused)
+    assert {fact.cause for fact in failed} == {"the disk is slow"}
+    lines = [r for r in caplog.records if r.penstock_line.fact == "PurgeFailed"]  # type: ignore[attr-defined]  # set by the adapter
+    counts = [m.value for m in worker.metrics() if m.labels.get("fact") == "PurgeFailed"]
+    assert len(lines) == len(failed) and counts == [len(failed)]

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from penstock.state.errors import TopologyError
+from penstock.state.errors import ProcessingError, TopologyError
 from penstock.state.log import Record
 from penstock.topologies.dsl.builder import StreamsBuilder
 from tests.unit.topologies.sql.conftest import Bid, Query, inputs_of
@@ -39,12 +39,25 @@ def one(query: Query, expression: str, **columns: Any) -> Any:
         ("CAST('-2.5' AS DECIMAL(10))", Decimal(-3)),
         ("CAST(2.675 AS DECIMAL(10, 2))", Decimal("2.68")),
         ("TRY_CAST('x' AS DECIMAL(10, 2))", None),
+        ("CAST('99.994' AS DECIMAL(4, 2))", Decimal("99.99")),
+        ("CAST('-0.004' AS DECIMAL(2, 2))", Decimal("-0.00")),
+        ("TRY_CAST('99.995' AS DECIMAL(4, 2))", None),
+        ("TRY_CAST(12345 AS DECIMAL(4))", None),
+        ("TRY_CAST('1e40' AS DECIMAL(38, 2))", None),
     ],
 )
 def test_ties_are_rounded_away_from_zero(query: Query, expression: str, expected: Any) -> None:
     """Of both floats and decimals; a decimal without a scale is a whole number."""
     found = one(query, expression)
     assert (found, type(found)) == (expected, type(expected))
+
+
+@pytest.mark.parametrize(
+    "expression", ["CAST(12345 AS DECIMAL(4, 2))", "CAST('99.995' AS DECIMAL(4, 2))", "CAST(1e3 AS DECIMAL(3))"]
+)
+def test_numbers_too_large_for_their_decimal_are_refused(query: Query, expression: str) -> None:
+    with pytest.raises(ProcessingError, match=r"digits before its point; cast it to a wider decimal"):
+        one(query, expression)
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ from penstock.state.stores.store import StoreSpec
 from penstock.streams.ports.chunk import Chunk
 from penstock.streams.spark.frames import store_columns
 from penstock.streams.spark.frames.decoding import SerdeColumns
-from penstock.streams.spark.frames.encoding import Form, encode_rows
+from penstock.streams.spark.frames.encoding import TopicEncoding, encode_rows
 from penstock.streams.spark.frames.reading import until
 from penstock.streams.spark.frames.store_columns import StoreColumns
 from penstock.streams.spark.frames.topic_columns import TopicColumns
@@ -154,8 +154,8 @@ def test_versions_know_until_when_they_held_wherever_groups_are_cut(monkeypatch:
         assert held == [("v1000", 1, 2), ("v2000", 2, 3), ("v5000", 5, None), ("z", 0.007, None)]
 
 
-def form(key: Any, value: Any) -> Form:
-    return Form("t", 7, None, "", ship_value(key), ship_value(value), 99)
+def form(key: Any, value: Any) -> TopicEncoding:
+    return TopicEncoding("t", 7, None, "", ship_value(key), ship_value(value), 99)
 
 
 @given(st.lists(st.tuples(st.none() | st.text(), st.none() | st.integers(-5, 5)), max_size=30))

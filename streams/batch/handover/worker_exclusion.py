@@ -27,8 +27,8 @@ _LOOK_AGAIN_S = 0.5
 
 @contextmanager
 def kept_away(settings: WorkerSettings, inputs: Sequence[TopicPartition]) -> Iterator[None]:
-    """While inside, no worker of the application starts; ``inputs``: all of its input partitions. Raises ``SettingsError``
-    while workers or another such job hold its tasks."""
+    """Keep workers of the application from starting while the block runs. ``inputs``: all of its input partitions. Raises
+    ``SettingsError`` if workers, or another job of this kind, hold its tasks."""
     address = ClusterAddress(settings.bootstrap_servers, {**settings.common, **settings.consumer})
     admin = open_admin(ClusterAddress(settings.bootstrap_servers, dict(settings.common)))
     _wait_for_nobody(admin, settings.application_id)
@@ -40,7 +40,7 @@ def kept_away(settings: WorkerSettings, inputs: Sequence[TopicPartition]) -> Ite
     presence = FixedWorkerPresence(consumer, inputs[0].topic, look)
     try:
         presence.join()
-        # Who starts at the same moment sees this job, or is seen here.
+        # A worker that starts at the same moment sees this job, or this job sees it.
         look()
         if (members := admin.group_members(presence_group(settings.application_id))) > 1:
             raise _held(settings.application_id, members - 1)
@@ -68,7 +68,7 @@ def _fence_former(settings: WorkerSettings, inputs: Sequence[TopicPartition]) ->
 
 
 def _wait_for_nobody(admin: LogAdmin, application_id: str) -> None:
-    """A killed job is a member for its session; what is there for longer lives."""
+    """Wait until killed jobs are gone. Each stays a member until its session ends; a member that stays longer is alive."""
     until_s = time.monotonic() + SESSION_MS / 1000 * 1.5
     while True:
         check_no_group_members(admin, application_id)

@@ -40,8 +40,8 @@ def test_truncated_changelog_ends_the_workers_before_they_count_on(healthy: Chao
             configure(scene, topic, min_insync_replicas="1")
         for topic in changelogs:
             configure(scene, topic, min_insync_replicas="1", unclean_leader_election_enable="true")
-        found = scene.reader.admin.list_topics(f"{scene.name}-per-user-changelog", timeout=20)
-        partition = found.topics[f"{scene.name}-per-user-changelog"].partitions[0]
+        listed = scene.reader.admin.list_topics(f"{scene.name}-per-user-changelog", timeout=20)
+        partition = listed.topics[f"{scene.name}-per-user-changelog"].partitions[0]
         leader = partition.leader
         (follower,) = (r for r in partition.replicas if r != leader)
         healthy.kill_broker(follower)
@@ -54,7 +54,9 @@ def test_truncated_changelog_ends_the_workers_before_they_count_on(healthy: Chao
         until("the workers end", lambda: not any(w.alive for w in scene.workers), 300)
         said = "".join(w.said() for w in scene.workers)
         assert all(w.status not in (0, None) for w in scene.workers)
-        assert "no longer holds what the last commit wrote" in said, scene.report(scene.verdict())
+        # A worker that restores meets the missing end before it can compare epochs.
+        lost = ("no longer holds what the last commit wrote", "but the last commit of group")
+        assert any(text in said for text in lost), scene.report(scene.verdict())
         verdict = scene.verdict()
         assert (verdict.doubled, verdict.torn) == (0, 0), verdict
         assert not [text for text in verdict.examples if text.startswith(("counts", "cities"))], verdict

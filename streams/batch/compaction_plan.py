@@ -23,6 +23,7 @@ from penstock.state.snapshots.repository import SnapshotRepository, new_attempt,
 from penstock.state.stores.store import StoreSpec
 from penstock.streams.batch.cluster import Cluster, CommittedInput, now_ms
 from penstock.streams.batch.compact_executor import CompactTarget, StoreForm
+from penstock.streams.batch.output_topics import written_topics
 from penstock.streams.batch.savepoint import (
     SavedInput,
     SavedOutput,
@@ -30,7 +31,6 @@ from penstock.streams.batch.savepoint import (
     Savepoint,
     SavepointRepository,
 )
-from penstock.streams.batch.written import written_topics
 from penstock.streams.task import commit_metadata
 from penstock.topologies.graph.topology import Subtopology, Topology
 

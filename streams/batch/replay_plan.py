@@ -13,8 +13,8 @@ from penstock.state.snapshots.manifest import Manifest, StorePartition
 from penstock.streams.batch.cluster import Cluster, CommittedInput
 from penstock.streams.batch.compact_executor import CompactTarget, StoreForm
 from penstock.streams.batch.journals import JournalBounds
+from penstock.streams.batch.output_topics import sink_topics
 from penstock.streams.batch.savepoint import Savepoint, SavepointRepository
-from penstock.streams.batch.written import sink_topics
 from penstock.streams.runtime.topic_setup import layout_of
 from penstock.streams.task.commit_metadata import CommitMetadata
 from penstock.streams.task.journal import JournalEntry

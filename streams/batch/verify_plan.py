@@ -13,11 +13,32 @@ from typing import Literal
 from penstock.state.log import TaskId, TopicPartition
 from penstock.streams.batch.cluster import Cluster
 from penstock.streams.batch.compact_executor import CompactTarget
+from penstock.streams.batch.output_topics import written_topics
 from penstock.streams.batch.replay_plan import ReplayPlan, snapshot_targets
-from penstock.streams.batch.written import Slack, written_topics
 
 Mode = Literal["sequence", "key sequence", "bag", "last value", "loss"]
 InputRecord = tuple[str, int, int]
+
+
+@dataclasses.dataclass(frozen=True)
+class Slack:
+    """Rows that only one side may have without a difference. ``stream_before``: the stream's, before the range, if
+    its first output offset is known only roughly. ``batch_before``: the batch's, if the topic has lost its first
+    records. ``stream_after``: the stream's, if the application has continued."""
+
+    stream_before: bool = False
+    batch_before: bool = False
+    stream_after: bool = False
+
+    @property
+    def at_begin(self) -> bool:
+        """Whether the two sides may begin at different rows, so that places count from the end."""
+        return self.stream_before or self.batch_before
+
+    @property
+    def floats(self) -> bool:
+        """Whether the sides have neither end in common: then rows have no comparable place and can only be counted."""
+        return self.at_begin and self.stream_after
 
 
 @dataclasses.dataclass(frozen=True)

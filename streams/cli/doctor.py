@@ -161,7 +161,7 @@ def cluster(settings: WorkerSettings, topology: str | None, *, with_clock: bool)
 
 def _rights(topology: str, settings: WorkerSettings) -> Iterator[Finding]:
     from penstock.streams.cli.acls import rights_of
-    from penstock.streams.kafka.granted import GrantedRights
+    from penstock.streams.kafka.authorized_operations import GrantedRights
     from penstock.streams.topology_loading import load_topology
 
     needed = rights_of(load_topology(topology), settings)

@@ -20,11 +20,11 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # exported th
 
 from penstock.state.errors import IncompatibleError, PenstockError, RetriableError, UserError
 from penstock.state.log import TopicPartition
-from penstock.streams.kafka.asking import answered, answered_by_successor, has_code
 from penstock.streams.kafka.client_log import client_logger
 from penstock.streams.kafka.connection_causes import ConnectionCauses
 from penstock.streams.kafka.coordinator_requests import COORDINATOR_TIMEOUT_S, CoordinatorClient
 from penstock.streams.kafka.errors import SILENT, error_of, translate, translated
+from penstock.streams.kafka.request_retries import answered, answered_by_successor, has_code
 from penstock.streams.ports.log import Asked, Deletion, OffsetAndMetadata, TopicSpec
 from penstock.streams.ports.log_errors import UnknownTopicError
 

@@ -11,9 +11,9 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # exported th
     ResourceType,
 )
 
-from penstock.streams.kafka.asking import answered
 from penstock.streams.kafka.client_config import admin_config
 from penstock.streams.kafka.client_log import client_logger
+from penstock.streams.kafka.request_retries import answered
 
 _TIMEOUT_S = 30.0
 

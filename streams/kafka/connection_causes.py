@@ -12,8 +12,8 @@ from typing import Any, Final
 from confluent_kafka import KafkaError, KafkaException
 
 from penstock.state.errors import PenstockError, UserError
-from penstock.streams.kafka.asking import has_code
 from penstock.streams.kafka.errors import SILENT, no_answer
+from penstock.streams.kafka.request_retries import has_code
 
 _SURE_AFTER: Final = 2
 """So often in a row must a refusal be said: one alone may come from a broker that is just ending. The client says equal

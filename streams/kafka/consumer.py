@@ -24,14 +24,14 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message
 from penstock.state.errors import PenstockError
 from penstock.state.log import TopicPartition
 from penstock.streams.kafka import columns
-from penstock.streams.kafka.asking import answered
 from penstock.streams.kafka.client_log import client_logger
 from penstock.streams.kafka.errors import error_of, translate, translated
-from penstock.streams.kafka.leaving import EVENTS_MAX, settle
+from penstock.streams.kafka.leave_group import EVENTS_MAX, settle
 from penstock.streams.kafka.log_ends import EpochProbe, from_leaders, leader_epochs, watermarks
 from penstock.streams.kafka.native import open_reader
 from penstock.streams.kafka.native_reader import SERVE_INTERVAL_S, NativeReader
 from penstock.streams.kafka.reading_errors import ReadingErrors, place_of, translating, unreadable
+from penstock.streams.kafka.request_retries import answered
 from penstock.streams.ports.chunk import Chunk
 from penstock.streams.ports.log import Fetched, OffsetAndMetadata
 

@@ -17,10 +17,10 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # exported th
 )
 
 from penstock.state.log import TopicPartition
-from penstock.streams.kafka.asking import answered
 from penstock.streams.kafka.client_config import admin_config
 from penstock.streams.kafka.client_log import client_logger
 from penstock.streams.kafka.coordinator_requests import COORDINATOR_TIMEOUT_S, CoordinatorClient
+from penstock.streams.kafka.request_retries import answered
 
 REQUEST_TIMEOUT_S = 20.0
 _TIMEOUT_S = 60.0

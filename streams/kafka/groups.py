@@ -10,11 +10,11 @@ from confluent_kafka.admin import AdminClient
 
 from penstock.state.errors import UserError
 from penstock.state.log import TopicPartition
-from penstock.streams.kafka.asking import answered, has_code
 from penstock.streams.kafka.client_config import admin_config
 from penstock.streams.kafka.client_log import client_logger
 from penstock.streams.kafka.coordinator_requests import COORDINATOR_TIMEOUT_S, CoordinatorClient
 from penstock.streams.kafka.group_view import GroupView
+from penstock.streams.kafka.request_retries import answered, has_code
 from penstock.streams.kafka.topics import Topics
 
 _TIMEOUT_S = 30.0

@@ -16,10 +16,10 @@ from confluent_kafka import Consumer, KafkaError, KafkaException
 
 from penstock.state.errors import RetriableError
 from penstock.state.log import TopicPartition
-from penstock.streams.kafka.asking import answered_by_successor
 from penstock.streams.kafka.client_log import client_logger
 from penstock.streams.kafka.errors import translate
 from penstock.streams.kafka.reading_errors import translating
+from penstock.streams.kafka.request_retries import answered_by_successor
 
 _LATEST = -1
 _TURN_S = 0.1

@@ -21,10 +21,10 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # exported th
 )
 
 from penstock.state.errors import EnvironmentFault, PenstockError, RetriableError, SettingsError, UserError
-from penstock.streams.kafka.asking import answered, has_code
 from penstock.streams.kafka.client_log import client_logger
 from penstock.streams.kafka.connection_causes import ConnectionCauses
 from penstock.streams.kafka.errors import SILENT, error_of, translated
+from penstock.streams.kafka.request_retries import answered, has_code
 
 _UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 _ABSENT = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC})

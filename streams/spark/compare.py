@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from pyspark.sql import Column, DataFrame, Row, Window
 from pyspark.sql import functions as F
 
-from penstock.streams.batch.written import Slack
+from penstock.streams.batch.verify_plan import Slack
 from penstock.streams.task.task_watermarks import HEADER
 
 _CONTENT = ("key", "value", "timestamp_ms", "headers")

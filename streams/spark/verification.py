@@ -49,11 +49,11 @@ from penstock.streams.batch.verify_plan import (
     InputRecord,
     Mode,
     Sample,
+    Slack,
     VerifyPlan,
     VerifyResult,
     plan_verification,
 )
-from penstock.streams.batch.written import Slack
 from penstock.streams.spark import compare
 from penstock.streams.spark.arrow import mapped
 from penstock.streams.spark.compare import EXACT, RowDifference, Scrutiny

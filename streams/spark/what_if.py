@@ -22,6 +22,7 @@ from pyspark.sql import functions as F
 from penstock.state.errors import EnvironmentFault, SettingsError
 from penstock.state.log import TopicPartition
 from penstock.streams.batch.cluster import Cluster, open_cluster
+from penstock.streams.batch.output_topics import written_topics
 from penstock.streams.batch.places import absolute
 from penstock.streams.batch.points import Point, offsets_at
 from penstock.streams.batch.published import Replay, check_files
@@ -29,7 +30,6 @@ from penstock.streams.batch.replay_plan import ReplayPlan, plan_replay
 from penstock.streams.batch.replay_run import make_job, records_of
 from penstock.streams.batch.shipping import TopologyRef
 from penstock.streams.batch.values_as_text import Tolerance
-from penstock.streams.batch.written import written_topics
 from penstock.streams.spark.connection import Connection
 from penstock.streams.spark.difference_table import Forms, texts, too_far, write_table
 from penstock.streams.spark.failures import translated

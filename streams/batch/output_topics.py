@@ -1,32 +1,9 @@
-"""Which topics an application writes, and how their records can be compared with a batch's."""
+"""The topics that an application's sinks write."""
 
 from __future__ import annotations
 
-import dataclasses
-
 from penstock.topologies.graph.topology import Subtopology, Topology
 from penstock.topologies.operators.records.source_sink import SinkSpec
-
-
-@dataclasses.dataclass(frozen=True)
-class Slack:
-    """Rows that only one side may have without a difference. ``stream_before``: the stream's, before the range, if
-    its first output offset is known only roughly. ``batch_before``: the batch's, if the topic has lost its first
-    records. ``stream_after``: the stream's, if the application has continued."""
-
-    stream_before: bool = False
-    batch_before: bool = False
-    stream_after: bool = False
-
-    @property
-    def at_begin(self) -> bool:
-        """Whether the two sides may begin at different rows, so that places count from the end."""
-        return self.stream_before or self.batch_before
-
-    @property
-    def floats(self) -> bool:
-        """Whether the sides have neither end in common: then rows have no comparable place and can only be counted."""
-        return self.at_begin and self.stream_after
 
 
 def sink_topics(sink: SinkSpec, application_id: str) -> tuple[str, ...]:

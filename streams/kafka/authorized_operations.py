@@ -1,4 +1,4 @@
-"""What the brokers say that this principal may do. Where a cluster asks nobody for rights, that is everything."""
+"""The operations that the brokers authorize this principal to do. Without an authorizer, these are all."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient
 
-from penstock.streams.kafka.asking import answered, has_code
 from penstock.streams.kafka.client_config import admin_config
 from penstock.streams.kafka.client_log import client_logger
 from penstock.streams.kafka.coordinator_requests import COORDINATOR_TIMEOUT_S, CoordinatorClient
+from penstock.streams.kafka.request_retries import answered, has_code
 
 _TIMEOUT_S = 30.0
 _REFUSED = frozenset({KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.GROUP_AUTHORIZATION_FAILED})

@@ -8,9 +8,9 @@ import pytest
 
 import penstock as ps
 from penstock.streams.batch.cluster import Cluster
+from penstock.streams.batch.output_topics import written_topics
 from penstock.streams.batch.places import absolute
 from penstock.streams.batch.replay_plan import plan_replay
-from penstock.streams.batch.written import written_topics
 from penstock.streams.testing.memory_clients import MemoryAdmin, MemoryConsumer
 from penstock.topologies.graph.topology import Topology
 from tests.simulation.world import APP, World

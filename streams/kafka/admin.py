@@ -34,7 +34,7 @@ CONTACT_S = 5.0
 """How long the first request waits for an answer; it is sent twice."""
 GROUP_ATTEMPT_S = 5.0
 """How long one attempt to describe a group waits: the client does not ask a coordinator again that was away when asked."""
-_SETTLE_STEP_S = 0.05
+_KNOWN_STEP_S = 0.05
 _NEW_TOPIC_S = 5.0
 """So long a topic may be unknown to a broker that another one has told of it."""
 T = TypeVar("T")
@@ -132,21 +132,22 @@ class KafkaAdmin:
         """See the port. A topic that the brokers do not know may be new, so the request is repeated for some seconds. Raises
         ``UnknownTopicError``."""
         resource = ConfigResource(ResourceType.TOPIC, topic)
-        new_until_s = time.monotonic() + _NEW_TOPIC_S
+        seen = ""
 
         def ask(left_s: float) -> Any:
+            nonlocal seen
             try:
                 return self._client.describe_configs([resource], request_timeout=left_s)[resource].result()
             except KafkaException as exc:
                 err = error_of(exc)
                 if err is None or err.code() not in _ABSENT:
                     raise
-                absent = UnknownTopicError(topic, err.str())
-                if time.monotonic() < new_until_s:
-                    raise RetriableError(str(absent)) from exc
-                raise absent from exc
+                seen = err.str()
+                return None
 
-        entries = self._asked(ask, f"reading the settings of topic {topic}")
+        entries = _once_known(lambda: self._asked(ask, f"reading the settings of topic {topic}"), _NEW_TOPIC_S)
+        if entries is None:
+            raise UnknownTopicError(topic, seen)
         return {name: entry.value for name, entry in entries.items() if entry.value is not None}
 
     def set_topic_config(self, topic: str, config: Mapping[str, str]) -> None:
@@ -200,17 +201,20 @@ class KafkaAdmin:
 
     def _settled(self, names: Sequence[str]) -> dict[str, int]:
         """Return partition counts once the brokers know all of the topics."""
-        until = time.monotonic() + self._request_timeout_s
-        while True:
+        missing: list[str] = []
+
+        def look() -> dict[str, int] | None:
+            nonlocal missing
             there = self.partition_counts(names)
             missing = [name for name in names if name not in there]
-            if not missing:
-                return there
-            if time.monotonic() > until:
-                raise RetriableError(
-                    f"topics {missing} were created but are not known after {self._request_timeout_s} s; try again"
-                )
-            time.sleep(_SETTLE_STEP_S)
+            return None if missing else there
+
+        there = _once_known(look, self._request_timeout_s)
+        if there is None:
+            raise RetriableError(
+                f"topics {missing} were created but are not known after {self._request_timeout_s} s; try again"
+            )
+        return there
 
     def delete_before(self, offsets: Mapping[TopicPartition, int]) -> Deletion:
         """See the port."""
@@ -306,6 +310,18 @@ class KafkaAdmin:
 
 def _busy(group: str) -> UserError:
     return UserError(f"group {group} has members; stop its workers before its positions are set")
+
+
+def _once_known(look: Callable[[], T | None], limit_s: float) -> T | None:
+    """What ``look`` finds of a topic so new that not every broker knows it: it is called until it finds something, or
+    ``limit_s`` is over. The last call begins after that time, since a process may have been frozen."""
+    until_s = time.monotonic() + limit_s
+    while True:
+        last = time.monotonic() >= until_s
+        found = look()
+        if found is not None or last:
+            return found
+        time.sleep(_KNOWN_STEP_S)
 
 
 def _without_newer_settings(spec: TopicSpec) -> TopicSpec:

@@ -20,6 +20,7 @@ import msgspec
 from penstock.state.errors import PenstockError
 from penstock.state.machine.state_directory import safe_name
 from penstock.state.snapshots.storage import Storage, open_storage
+from penstock.streams.batch.background import in_background
 
 HOLD_MS = 60_000
 _SETTLE_S = 1.0
@@ -84,14 +85,10 @@ class CompactionLease:
         if other is not None:
             yield other
             return
-        stop = threading.Event()
-        thread = threading.Thread(target=self._renew, args=(stop,), name="penstock-lease", daemon=True)
-        thread.start()
         try:
-            yield None
+            with in_background(self._renew, "lease"):
+                yield None
         finally:
-            stop.set()
-            thread.join()
             self.release()
 
     def _renew(self, stop: threading.Event) -> None:

@@ -8,10 +8,13 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
+
+from penstock.streams.batch.background import in_background
 
 Say = Callable[[str], None]
 """Takes one line."""
@@ -61,16 +64,12 @@ def watched(
         yield
         return
     tag = f"penstock-{uuid.uuid4().hex}"
-    stop = threading.Event()
     watch = _Watch(spark, what, tag, records_total)
-    thread = threading.Thread(target=watch.run, args=(say, stop, every_s), name="penstock-progress", daemon=True)
     spark.sparkContext.addJobTag(tag)
-    thread.start()
     try:
-        yield
+        with in_background(partial(watch.run, say, every_s), "progress"):
+            yield
     finally:
-        stop.set()
-        thread.join()
         spark.sparkContext.removeJobTag(tag)
 
 
@@ -86,8 +85,8 @@ class _Watch:
         self._began_s = time.monotonic()
         self._stage: tuple[int, float] = (-1, self._began_s)
 
-    def run(self, say: Say, stop: threading.Event, every_s: float) -> None:
-        """Until ``stop``."""
+    def run(self, say: Say, every_s: float, stop: threading.Event) -> None:
+        """Report until ``stop`` is set."""
         while not stop.wait(every_s):
             try:
                 found = self.look()

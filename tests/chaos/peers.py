@@ -21,11 +21,13 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 from confluent_kafka import Producer
 
 from benchmarks.systems import SYSTEMS, Command, System
+from penstock.streams.batch.background import in_background
 from penstock.streams.kafka.embedded import EmbeddedKafka
 from tests.chaos.ledger import table
 from tests.chaos.log_reading import LogReader, Topic
@@ -138,14 +140,8 @@ def lines(producer: Producer, topic: str, seed: int, stop: threading.Event) -> N
 def writing(servers: str, topic: str, seed: int) -> Iterator[None]:
     """Input is written inside the block."""
     producer = Producer({"bootstrap.servers": servers, "enable.idempotence": True, "partitioner": "murmur2_random"})
-    stop = threading.Event()
-    thread = threading.Thread(target=lines, args=(producer, topic, seed, stop), daemon=True)
-    thread.start()
-    try:
+    with in_background(partial(lines, producer, topic, seed), "writer"):
         yield
-    finally:
-        stop.set()
-        thread.join()
 
 
 def judged(source: Topic, out: Topic) -> Verdict:

@@ -6,9 +6,11 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 
 from penstock.state.errors import PenstockError, SettingsError
 from penstock.state.log import TopicPartition
+from penstock.streams.batch.background import in_background
 from penstock.streams.batch.cluster import ClusterAddress, open_admin, open_consumer, open_transactional
 from penstock.streams.ports.log import LogAdmin
 from penstock.streams.runtime.fixed_fence import FixedFence, fixed_id
@@ -46,7 +48,7 @@ def kept_away(settings: WorkerSettings, inputs: Sequence[TopicPartition]) -> Ite
             raise _held(settings.application_id, members - 1)
         _fence_former(settings, inputs)
         presence.mark(inputs)
-        with _kept(presence):
+        with in_background(partial(_keep, presence), "presence"):
             yield
     finally:
         presence.close()
@@ -86,20 +88,8 @@ def _held(application_id: str, members: int) -> SettingsError:
     )
 
 
-@contextmanager
-def _kept(presence: FixedWorkerPresence) -> Iterator[None]:
-    """Keeps the membership alive in a thread of its own."""
-    stop = threading.Event()
-
-    def keep() -> None:
-        while not stop.wait(KEEP_INTERVAL_S / 2):
-            with suppress(PenstockError):
-                presence.keep()
-
-    thread = threading.Thread(target=keep, name="penstock-presence", daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        stop.set()
-        thread.join()
+def _keep(presence: FixedWorkerPresence, stop: threading.Event) -> None:
+    """Keep the membership alive until ``stop`` is set."""
+    while not stop.wait(KEEP_INTERVAL_S / 2):
+        with suppress(PenstockError):
+            presence.keep()

@@ -18,6 +18,7 @@ from penstock.state.errors import PenstockError, SettingsError
 from penstock.state.log import TopicPartition
 from penstock.state.snapshots.manifest import Manifest, StorePartition
 from penstock.state.snapshots.repository import open_repository
+from penstock.streams.batch.background import in_background
 from penstock.streams.batch.cluster import Cluster, open_admin, open_cluster
 from penstock.streams.batch.handover.piece import PieceJob, PieceReport, run_piece
 from penstock.streams.batch.handover.rounds import Rounds
@@ -182,9 +183,8 @@ def _told(handover: Handover, layout: TopicLayout, until: EndOffsets, say: Say |
     if say is None:
         yield
         return
-    stop = threading.Event()
 
-    def tell() -> None:
+    def tell(stop: threading.Event) -> None:
         began_s, first = time.monotonic(), None
         with open_cluster(handover.connection, handover.application_id) as cluster:
             while not stop.wait(EVERY_S):
@@ -193,13 +193,8 @@ def _told(handover: Handover, layout: TopicLayout, until: EndOffsets, say: Say |
                     first = left if first is None else max(first, left)
                     say(line_of(first, left, time.monotonic() - began_s))
 
-    thread = threading.Thread(target=tell, name="penstock-progress", daemon=True)
-    thread.start()
-    try:
+    with in_background(tell, "progress"):
         yield
-    finally:
-        stop.set()
-        thread.join()
 
 
 def _left(cluster: Cluster, handover: Handover, layout: TopicLayout, until: EndOffsets) -> int:

@@ -132,17 +132,6 @@ def journal_configs(retention_ms: int) -> dict[str, str]:
     }
 
 
-def to_changelog(
-    spec: StoreSpec, store_key: bytes, stored_value: bytes | None, timestamp_ms: int
-) -> tuple[bytes, bytes | None, int]:
-    """The record (key, value, timestamp) of one entry. ``timestamp_ms`` is used for a deletion, which stores
-    none."""
-    keys, values = to_changelog_columns(spec, [store_key], [stored_value])
-    if stored_value is None:
-        return keys[0], None, timestamp_ms
-    return keys[0], values[0], _TIMESTAMP.unpack_from(stored_value)[0]
-
-
 def to_changelog_columns(
     spec: StoreSpec, store_keys: Sequence[bytes], stored_values: Sequence[bytes | None]
 ) -> tuple[list[bytes], list[bytes | None]]:

@@ -17,7 +17,6 @@ from penstock.streams.batch.output_topics import sink_topics
 from penstock.streams.batch.savepoint import Savepoint, SavepointRepository
 from penstock.streams.runtime.topic_setup import layout_of
 from penstock.streams.task.commit_metadata import CommitMetadata
-from penstock.streams.task.journal import JournalEntry
 from penstock.topologies.graph.topology import Subtopology, Topology
 from penstock.topologies.operator_api.operator import NO_TIME
 
@@ -284,11 +283,6 @@ def _cautions(cluster: Cluster, read: Iterable[str]) -> Iterable[str]:
 
 
 # -- the journal -------------------------------------------------------------------------------------------------
-
-
-def journal_within(plan: ReplayPlan, task: TaskId, entries: Iterable[JournalEntry]) -> tuple[JournalEntry, ...]:
-    """The task's journal entries between the replay's begin and end, in order."""
-    return tuple(journal_bounds(plan, task).within(entries))
 
 
 def journal_bounds(plan: ReplayPlan, task: TaskId) -> JournalBounds:

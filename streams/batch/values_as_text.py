@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -135,6 +135,3 @@ def forms_of(topology: Topology, application_id: str) -> dict[tuple[str, str], S
         for spec in sub.stores:
             out["store", spec.name] = StoredForm(spec.key_serde, spec.value_serde, spec)
     return out
-
-
-FormsOf = Callable[[], Mapping[tuple[str, str], StoredForm]]

@@ -39,7 +39,6 @@ RECORD_FIELDS = (
     StructField("headers", HEADERS_TYPE),
 )
 RECORD_SCHEMA = StructType(list(RECORD_FIELDS))
-RECORD_COLUMNS = tuple(f.name for f in RECORD_FIELDS)
 
 _FIXED = {
     "kafka.isolation.level": "read_committed",

@@ -45,7 +45,6 @@ class _MemoryWriter(SinkWriter):
         self._sink, self._partition = sink, partition
         self.position, self._generation = sink.positions[partition]
         self._held = SinkRows([], [])
-        self._held_to = self.position
         self._closed = False
 
     def write(self, rows: SinkRows, position: int) -> int:
@@ -56,7 +55,6 @@ class _MemoryWriter(SinkWriter):
             raise TaskMigratedError(f"another writer of {self._partition} was opened since")
         self._held.rows.extend(rows.rows)
         self._held.offsets.extend(rows.offsets)
-        self._held_to = position
         if position - self.position < self._sink.span:
             return self.position
         self._sink.rows += [(self._partition, *row) for row in zip(self._held.offsets, self._held.rows, strict=True)]

@@ -51,22 +51,6 @@ _BEAM: dict[str, Callable[[Spec], Trigger]] = {
 }
 
 
-def flink_trigger(spec: Spec) -> Trigger:
-    """A trigger as Flink's window operator has them."""
-    if spec["type"] not in _FLINK:
-        raise CaseError(f"trigger type {spec['type']!r} is unknown; the format has {', '.join(_FLINK)}")
-    made = _FLINK[spec["type"]](spec)
-    return triggers.purging(made) if spec.get("purging") else made
-
-
-_FLINK: dict[str, Callable[[Spec], Trigger]] = {
-    "event_time": lambda spec: triggers.event_time(),
-    "processing_time": lambda spec: triggers.processing_time(),
-    "count": lambda spec: triggers.count(spec["n"]),
-    "continuous_event_time": lambda spec: triggers.continuous_event_time(_first(spec, "interval_ms", "interval")),
-}
-
-
 def _first(spec: Spec, *names: str, default: Any = None) -> Any:
     """The first of the names that the spec has."""
     return next((spec[name] for name in names if name in spec), default)

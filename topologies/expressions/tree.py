@@ -32,7 +32,6 @@ from penstock.topologies.expressions.types import (
 from penstock.topologies.windows.durations import offset_ms
 
 COMPARISONS = ("==", "!=", "<", "<=", ">", ">=")
-ARITHMETIC = ("+", "-", "*", "/", "//", "%")
 LOGIC = ("&", "|")
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from penstock.state.errors import TopologyError
@@ -392,8 +392,3 @@ def _checked(name: str, what: str) -> str:
     if not _NAME.fullmatch(name):
         raise TopologyError(f"{what} name {name!r}: use 1 to 180 letters, digits, '.', '_' and '-'")
     return name
-
-
-def store_names(operators: Iterable[OperatorSpec]) -> set[str]:
-    """The names of the stores that these operators declare."""
-    return {s.name for o in operators for s in o.stores}

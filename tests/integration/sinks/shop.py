@@ -14,7 +14,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
@@ -242,17 +242,6 @@ def main(order: dict[str, Any]) -> None:
     signal.signal(signal.SIGTERM, lambda *_: worker.request_stop())
     print("ready", flush=True)
     worker.run()
-
-
-@contextlib.contextmanager
-def killed_in_the_end(*workers: ShopWorker) -> Iterator[None]:
-    """Whatever happens inside, no process is left."""
-    try:
-        yield
-    finally:
-        for worker in workers:
-            if worker.alive:
-                worker.kill()
 
 
 if __name__ == "__main__":

@@ -56,16 +56,14 @@ def test_settings_follow_the_kind_of_store() -> None:
 
 
 def test_a_key_value_entry_leaves_its_timestamp_to_the_record() -> None:
-    assert changelog.to_changelog(COUNTS, b"k", TS + b"5", 0) == (b"k", b"5", 1700000000000)
-    assert changelog.to_changelog(COUNTS, b"k", TS, 0) == (b"k", b"", 1700000000000)
-    assert changelog.to_changelog(COUNTS, b"k", None, 7) == (b"k", None, 7)
+    assert changelog.to_changelog_columns(COUNTS, [b"k"] * 3, [TS + b"5", TS, None]) == ([b"k"] * 3, [b"5", b"", None])
     assert changelog.from_changelog(COUNTS, b"k", b"5", 1700000000000) == (b"k", TS + b"5")
     assert changelog.from_changelog(COUNTS, b"k", None, 7) == (b"k", None)
 
 
 def test_a_window_entry_moves_its_start_behind_the_key() -> None:
     record = (b"c1" + START + b"\x00\x00\x00\x00", b"5", 1700000000000)
-    assert changelog.to_changelog(WINDOWS, START + b"c1", TS + b"5", 0) == record
+    assert changelog.to_changelog_columns(WINDOWS, [START + b"c1"], [TS + b"5"]) == ([record[0]], [record[1]])
     assert changelog.from_changelog(WINDOWS, *record) == (START + b"c1", TS + b"5")
 
 
@@ -100,5 +98,3 @@ def test_entries_survive_the_changelog(spec: StoreSpec, entries: dict[bytes, tup
     times = [0 if e is None else e[0] for e in entries.values()]
     keys, values = changelog.to_changelog_columns(spec, list(entries), stored)
     assert changelog.from_changelog_columns(spec, keys, values, times) == list(zip(entries, stored, strict=True))
-    singly = [changelog.to_changelog(spec, k, v, 0) for k, v in zip(entries, stored, strict=True)]
-    assert singly == list(zip(keys, values, times, strict=True))

@@ -9,10 +9,6 @@ from penstock.streams.cli.main import build_parser
 from penstock.streams.cli.schedule import repeated
 
 
-class Stop(Exception):
-    """The end of a loop that has none."""
-
-
 def test_a_run_that_failed_for_now_is_followed_by_the_next_at_its_time(capsys: pytest.CaptureFixture[str]) -> None:
     now, slept, runs = [0.0], [], 0
 

@@ -13,7 +13,7 @@ import pytest
 
 from penstock.state.errors import SettingsError, UserError
 from penstock.state.log import Windowed
-from penstock.state.recovery.changelog import to_changelog
+from penstock.state.recovery.changelog import to_changelog_columns
 from penstock.state.serdes.serde import INT, JSON, STRING, Serde, optional, serde_of
 from penstock.state.serdes.window_keys import spanning_serde, windowed_serde
 from penstock.state.stores.store import StoreKind, StoreSpec
@@ -139,7 +139,7 @@ def test_a_topology_knows_the_types_of_its_topics() -> None:
 def test_changelog_keys_are_readable(kind: StoreKind, store_key: bytes, shown: Any) -> None:
     size = 60_000 if "window" in kind else None
     spec = StoreSpec("s", kind, STRING, INT, window_size_ms=size, retention_ms=3_600_000)
-    key, _, _ = to_changelog(spec, store_key, bytes(8) + INT.serialize(1), 0)
+    (key,), _ = to_changelog_columns(spec, [store_key], [bytes(8) + INT.serialize(1)])
     assert changelog_keys(spec).show(key) == shown
 
 

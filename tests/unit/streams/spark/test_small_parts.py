@@ -12,7 +12,7 @@ import pytest
 from penstock.state.errors import EnvironmentFault, ProcessingError, SettingsError, TopologyError
 from penstock.state.log import TaskId, TopicPartition
 from penstock.streams.batch.cluster import CommittedInput
-from penstock.streams.batch.replay_plan import ReplayPlan, journal_within, recompute_levels
+from penstock.streams.batch.replay_plan import ReplayPlan, journal_bounds, recompute_levels
 from penstock.streams.batch.trace import TracedRecord, departure
 from penstock.streams.spark.connection import Connection
 from penstock.streams.spark.failures import translate
@@ -156,7 +156,7 @@ def journal_of(
         recomputed=False,
         cautions=(),
     )
-    return list(journal_within(plan, task, entries))
+    return list(journal_bounds(plan, task).within(entries))
 
 
 def test_of_the_journal_only_what_lies_within_the_range_is_replayed() -> None:

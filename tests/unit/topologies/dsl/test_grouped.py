@@ -110,6 +110,22 @@ def test_the_watermark_closes_windows_where_there_is_a_strategy() -> None:
         assert rows(driver) == [("a", 0, 10, 2, 9)]
 
 
+def test_late_records_of_a_join_can_be_had() -> None:
+    builder = StreamsBuilder("t", value=str)
+    left, right = (builder.stream(topic, watermark=bounded_out_of_orderness(0)) for topic in ("left", "right"))
+    joined = left.join(right, lambda a, b: a + b, within=10, grace=0, value=str)
+    joined.to("out")
+    left.late_of(joined).to("late")
+    with TopologyTestDriver(builder) as driver:
+        driver.pipe("left", "a", "l", 20)
+        driver.pipe("right", "a", "r", 20)
+        assert rows(driver) == [("a", "lr", 20)]
+        driver.pipe_all("left", [Record("a", "old", 5)])
+        driver.pipe_all("right", [Record("a", "older", 4)])
+        assert rows(driver) == []
+        assert rows(driver, "late") == [("a", "old", 5), ("a", "older", 4)]
+
+
 @pytest.mark.parametrize(
     "windows",
     [

@@ -34,7 +34,7 @@ SAMPLES: list[f.Fact] = [
     f.FallingBehind(TASK, 1_000, 30.0),
     f.LockAwaited(TASK, 0.0),
     f.RestoreStarted(TASK, "s", 0, 10, "there is no snapshot"),
-    f.RestoreProgressed(TASK, "s", 5, 10, 100.0),
+    f.RestoreProgressed(TASK, "s", 5, 10, 100.0, 4.5),
     f.RestoreFinished(TASK, "s", 10, 10, 0.5),
     f.RestoreRetried(TASK, RetriableError("no answer"), 0.0),
     f.RestoreCancelled(TASK),

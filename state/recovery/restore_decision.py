@@ -221,20 +221,16 @@ class RestoreProgress:
 
     start_offset: int
     end_offset: int
-    started_ms: int
     offset: int
-    now_ms: int
     records: int = 0
 
     @classmethod
-    def begin(cls, start_offset: int, end_offset: int, now_ms: int) -> RestoreProgress:
-        return cls(start_offset, end_offset, now_ms, start_offset, now_ms)
+    def begin(cls, start_offset: int, end_offset: int) -> RestoreProgress:
+        return cls(start_offset, end_offset, start_offset)
 
-    def advanced(self, offset: int, records: int, now_ms: int) -> RestoreProgress:
+    def advanced(self, offset: int, records: int) -> RestoreProgress:
         """After ``records`` more records; ``offset`` is the reader's position, and never goes back."""
-        return dataclasses.replace(
-            self, offset=max(offset, self.offset), records=self.records + records, now_ms=max(now_ms, self.now_ms)
-        )
+        return dataclasses.replace(self, offset=max(offset, self.offset), records=self.records + records)
 
     @property
     def done(self) -> bool:
@@ -252,18 +248,3 @@ class RestoreProgress:
     def fraction(self) -> float:
         """Between 0 and 1; an empty range is done."""
         return self.offsets_done / self.offsets_total if self.offsets_total else 1.0
-
-    @property
-    def records_per_second(self) -> float:
-        elapsed_ms = self.now_ms - self.started_ms
-        return self.records * 1000 / elapsed_ms if elapsed_ms else 0.0
-
-    @property
-    def remaining_ms(self) -> int | None:
-        """Estimated from the rate so far; ``None`` while the rate is unknown."""
-        if self.done:
-            return 0
-        elapsed_ms = self.now_ms - self.started_ms
-        if not elapsed_ms or not self.offsets_done:
-            return None
-        return (self.offsets_total - self.offsets_done) * elapsed_ms // self.offsets_done

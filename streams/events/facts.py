@@ -203,13 +203,14 @@ class RestoreStarted:
 
 @dataclasses.dataclass(frozen=True)
 class RestoreProgressed:
-    """A restore goes on."""
+    """A restore goes on. ``remaining_s``: the estimated time to its end, by the offsets so far."""
 
     task: TaskId
     store: str
     offset: int
     to_offset: int
     records_per_s: float
+    remaining_s: float
 
 
 @dataclasses.dataclass(frozen=True)
@@ -345,9 +346,8 @@ class DeadWorkerFenced:
 
 
 @dataclasses.dataclass(frozen=True)
-class RecordFailed:
-    """A record cannot be processed, and the policy is ``fail``: the worker stops. ``place``: topic, partition and
-    offset; ``None`` if a timer or a commit emitted it."""
+class _BadRecordFact:
+    """``place``: topic, partition and offset; ``None`` if a timer or a commit emitted the record."""
 
     task: TaskId
     kind: BadRecord
@@ -358,27 +358,18 @@ class RecordFailed:
 
 
 @dataclasses.dataclass(frozen=True)
-class RecordSkipped:
+class RecordFailed(_BadRecordFact):
+    """A record cannot be processed, and the policy is ``fail``: the worker stops."""
+
+
+@dataclasses.dataclass(frozen=True)
+class RecordSkipped(_BadRecordFact):
     """As ``RecordFailed``, with the policy ``skip``: the worker continues without the record."""
 
-    task: TaskId
-    kind: BadRecord
-    operator: str
-    place: tuple[str, int, int] | None
-    error: str
-    detail: str
-
 
 @dataclasses.dataclass(frozen=True)
-class RecordDeadLettered:
+class RecordDeadLettered(_BadRecordFact):
     """As ``RecordFailed``, with the policy ``dead_letter``: the record goes to the dead letter topic."""
-
-    task: TaskId
-    kind: BadRecord
-    operator: str
-    place: tuple[str, int, int] | None
-    error: str
-    detail: str
 
 
 @dataclasses.dataclass(frozen=True)

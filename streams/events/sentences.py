@@ -75,68 +75,17 @@ def text_of(error: BaseException, *, records: bool = False) -> str:
 
 def sentence_of(fact: f.Fact) -> tuple[Level, Area, str]:
     """The level, area and sentence of a fact."""
-    match fact:
-        case (
-            f.WorkerStarted()
-            | f.ClusterFound()
-            | f.TopologyChanged()
-            | f.WaitingForBrokers()
-            | f.BrokersFound()
-            | f.Waiting()
-            | f.WaitEnded()
-            | f.WorkerStopped()
-            | f.ProcessEnded()
-        ):
-            return _worker(fact)
-        case (
-            f.TasksAssigned()
-            | f.TasksRevoked()
-            | f.TasksLost()
-            | f.Rejoining()
-            | f.Fenced()
-            | f.TaskRunning()
-            | f.TaskReopened()
-            | f.TaskCaughtUp()
-            | f.FallingBehind()
-        ):
-            return _task(fact)
-        case (
-            f.LockAwaited()
-            | f.RestoreStarted()
-            | f.RestoreProgressed()
-            | f.RestoreFinished()
-            | f.RestoreRetried()
-            | f.RestoreCancelled()
-            | f.StoreQuarantined()
-            | f.SnapshotUsed()
-            | f.SnapshotRefused()
-        ):
-            return _store(fact)
-        case (
-            f.Committed()
-            | f.CommitLate()
-            | f.CommitAborted()
-            | f.AbortDelayed()
-            | f.CommitDelayed()
-            | f.ForeignWritesReplaced()
-            | f.TransactionInDoubt()
-            | f.ProducerRetired()
-            | f.DeadWorkerFenced()
-        ):
-            return _commit(fact)
-        case (
-            f.RecordFailed()
-            | f.RecordSkipped()
-            | f.RecordDeadLettered()
-            | f.TimestampsClamped()
-            | f.NullsDropped()
-            | f.ColumnsMissing()
-        ):
-            return _record(fact)
-        case f.PartitionPaused() | f.PartitionResumed() | f.SourceIdle() | f.PurgeFailed():
-            return _flow(fact)
-        case _:
-            assert_never(fact)
+    if isinstance(fact, f.WorkerFact):
+        return _worker(fact)
+    if isinstance(fact, f.TaskFact):
+        return _task(fact)
+    if isinstance(fact, f.StoreFact):
+        return _store(fact)
+    if isinstance(fact, f.CommitFact):
+        return _commit(fact)
+    if isinstance(fact, f.RecordFact):
+        return _record(fact)
+    return _flow(fact)
 
 
 def _worker(fact: f.WorkerFact) -> tuple[Level, Area, str]:

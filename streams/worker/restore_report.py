@@ -39,10 +39,12 @@ class RestoreReport:
     def progressed(self, progress: RestoreProgress) -> None:
         """Records were read."""
         now_s = self._monotonic_s()
-        if not progress.done and now_s - self._reported_s >= PROGRESS_INTERVAL_S:
+        if progress.offsets_done and not progress.done and now_s - self._reported_s >= PROGRESS_INTERVAL_S:
             self._reported_s = now_s
-            rate = progress.records / (now_s - self._begun_s)
-            fact = RestoreProgressed(self._task, self._store, progress.offset, progress.end_offset, rate)
+            took_s = now_s - self._begun_s
+            left_s = took_s * (progress.offsets_total / progress.offsets_done - 1)
+            rate = progress.records / took_s
+            fact = RestoreProgressed(self._task, self._store, progress.offset, progress.end_offset, rate, left_s)
             self._events.emit(fact)
 
     def ended(self, progress: RestoreProgress, end_offset: int) -> None:

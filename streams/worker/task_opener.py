@@ -383,8 +383,7 @@ class TaskOpener:
         backend, task = opening.backend, opening.task
         assert backend is not None
         partition = TopicPartition(facts.topic, task.partition)
-        now = self._now_ms()
-        progress = RestoreProgress.begin(decision.offset, facts.end_offset, now)
+        progress = RestoreProgress.begin(decision.offset, facts.end_offset)
         self._on_progress(task, spec.name, progress)
         report = RestoreReport(self._events, task, spec.name, time.monotonic)
         report.began(decision, facts)
@@ -420,7 +419,7 @@ class TaskOpener:
                         f"restoring {spec.name} of task {task} stands still at offset {progress.offset} of "
                         f"{facts.topic}, {facts.end_offset - progress.offset} before its end; check the brokers"
                     )
-                progress = progress.advanced(offset, records, self._now_ms())
+                progress = progress.advanced(offset, records)
                 self._on_progress(task, spec.name, progress)
                 report.progressed(progress)
             backend.commit([StoreWrites(spec.name, [], self._position(spec, facts, facts.end_offset, asked_ms))])

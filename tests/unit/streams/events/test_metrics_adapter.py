@@ -56,7 +56,7 @@ def test_every_fact_is_counted_once(events: MetricsEvents) -> None:
         (f.RestoreFinished(TASK, "s", 9, 7, 2), "penstock_restore_total", {"task": "0_1", "store": "s"}, 7),
         (f.RestoreFinished(TASK, "s", 9, 7, 2), "penstock_restore_latency_seconds_count", {}, 1),
         (
-            f.RestoreProgressed(TASK, "s", 2, 9, 1.0),
+            f.RestoreProgressed(TASK, "s", 2, 9, 1.0, 5.0),
             "penstock_restore_remaining_records",
             {"task": "0_1", "store": "s"},
             7,

@@ -249,6 +249,15 @@ def as_serde(like: Any, what: str) -> Serde[Any]:
         raise TopologyError(f"{what}: {exc}") from exc
 
 
+def serde_of_aggregates(value: Any, name: str) -> Serde[Any]:
+    """Return ``serde_of(value)``. Raises ``TopologyError``, naming the operator, if it is unknown or not given."""
+    if value is None:
+        raise TopologyError(
+            f"operator {name!r}: the serde of its aggregates is unknown; name it: aggregate(…, value=int)"
+        )
+    return as_serde(value, f"the aggregates of operator {name!r}")
+
+
 def as_emission(emission: Any, what: str) -> Emission:
     """Return a known emission mode. Raises ``TopologyError`` for others."""
     if emission not in get_args(Emission):

@@ -8,7 +8,7 @@ from typing import Any
 from penstock.state.errors import TopologyError
 from penstock.topologies.dsl.internals.aggregation import Aggregated, add_aggregation, checked_windows
 from penstock.topologies.dsl.internals.grouped import RecordGroups
-from penstock.topologies.dsl.wiring import Flow, as_emission, as_serde, check_function
+from penstock.topologies.dsl.wiring import Flow, as_emission, check_function, serde_of_aggregates
 from penstock.topologies.operator_api.operator import Emission
 from penstock.topologies.operators.aggregates.fold import Adder, Aggregation, Fold
 from penstock.topologies.windows import Windows
@@ -82,11 +82,7 @@ def aggregated(
     """Aggregate into a table: each record goes to its stream's adder, starting from ``init()``."""
     first, parts = cogroups.first, cogroups.parts
     name = first.wiring.name(first, "cogroup", name)
-    if value is None:
-        raise TopologyError(
-            f"operator {name!r}: the serde of its aggregates is unknown; name it: aggregate(…, value=int)"
-        )
-    serde = as_serde(value, f"the aggregates of operator {name!r}")
+    serde = serde_of_aggregates(value, name)
     if merger is not None:
         check_function(merger, name)
     if late and len({flow.value.name for flow, _ in parts}) > 1:

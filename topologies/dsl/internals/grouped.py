@@ -6,14 +6,13 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from penstock.state.errors import TopologyError
 from penstock.state.serdes.serde import INT, taking_dicts
 from penstock.topologies.aggregators.base import Aggregator
 from penstock.topologies.aggregators.expression_aggregates import aggregator_of_one
 from penstock.topologies.dsl.internals.aggregation import Aggregated, add_aggregation
 from penstock.topologies.dsl.internals.combining import Grouping, input_of
 from penstock.topologies.dsl.typed import aggregate_of, options_and_parts, scope_of_flow, serde_of_type
-from penstock.topologies.dsl.wiring import as_emission, as_serde, check_function
+from penstock.topologies.dsl.wiring import as_emission, as_serde, check_function, serde_of_aggregates
 from penstock.topologies.expressions.tree import Expression
 from penstock.topologies.operator_api.operator import Emission
 from penstock.topologies.operators.aggregates.fold import COUNTING, Aggregation, Fold
@@ -87,11 +86,7 @@ def aggregated(
         value = serde_of_type(tp) if value is None else value
     if isinstance(init, Aggregator):
         return _ready(groups, name, init, value, how, approximate=approximate)
-    if value is None:
-        raise TopologyError(
-            f"operator {name!r}: the serde of its aggregates is unknown; name it: aggregate(…, value=int)"
-        )
-    serde = as_serde(value, f"the aggregates of operator {name!r}")
+    serde = serde_of_aggregates(value, name)
     _check_functions(name, merger, merge, inverse)
     fold = Fold(
         adders=(check_function(adder, name),),

@@ -14,7 +14,7 @@ from penstock.topologies.aggregators.base import Aggregator
 from penstock.topologies.aggregators.expression_aggregates import aggregator_of_one
 from penstock.topologies.dsl.internals.table_flow import TableFlow
 from penstock.topologies.dsl.typed import aggregate_of, scope_of_flow, serde_of_type
-from penstock.topologies.dsl.wiring import Flow, as_emission, as_serde, check_function
+from penstock.topologies.dsl.wiring import Flow, as_emission, as_serde, check_function, serde_of_aggregates
 from penstock.topologies.expressions.tree import Expression
 from penstock.topologies.operator_api.operator import Emission
 from penstock.topologies.operators.base.row_expiry import checked_ttl, expiry_store
@@ -87,11 +87,7 @@ def aggregated(
         value = serde_of_type(tp) if value is None else value
     if isinstance(init, Aggregator):
         return _ready(groups, name, init, value, emission)
-    if value is None:
-        raise TopologyError(
-            f"operator {name!r}: the serde of its aggregates is unknown; name it: aggregate(…, value=int)"
-        )
-    serde = as_serde(value, f"the aggregates of operator {name!r}")
+    serde = serde_of_aggregates(value, name)
     functions = (check_function(fn, name) for fn in (init, adder, subtractor))
     return _folded(groups, name, serde, emission, *functions)
 

@@ -14,7 +14,7 @@ from penstock.state.stores.store import StoreSpec
 from penstock.topologies.aggregators.base import Aggregator
 from penstock.topologies.aggregators.expression_aggregates import aggregator_of_one
 from penstock.topologies.dsl.typed import aggregate_of, options_and_parts, scope_of_flow, serde_of_type
-from penstock.topologies.dsl.wiring import Flow, as_serde, check_function
+from penstock.topologies.dsl.wiring import Flow, as_serde, check_function, serde_of_aggregates
 from penstock.topologies.expressions.tree import Expression
 from penstock.topologies.operator_api.edge_kinds import ANY_KIND, Emits
 from penstock.topologies.operators.aggregates.fold import COUNTING, Fold
@@ -133,11 +133,7 @@ def aggregated(
         value = serde_of_type(tp) if value is None else value
     if isinstance(init, Aggregator):
         return _ready(flow, how, name, init, value)
-    if value is None:
-        raise TopologyError(
-            f"operator {name!r}: the serde of its aggregates is unknown; name it: aggregate(…, value=int)"
-        )
-    serde = as_serde(value, f"the aggregates of operator {name!r}")
+    serde = serde_of_aggregates(value, name)
     if merger is not None:
         check_function(merger, name)
     fold = Fold(adders=(check_function(adder, name),), init=check_function(init, name), merger=merger)

@@ -19,9 +19,9 @@ from penstock.topologies.operator_api.batch import Batch
 from penstock.topologies.operator_api.operator import Operator, OperatorContext
 from penstock.topologies.operators.aggregates.fold import Aggregation, BuiltOperator
 from penstock.topologies.operators.base.row_operator import RowOperator
-from penstock.topologies.operators.base.store_timers import TimerQueue, timer_store
+from penstock.topologies.operators.base.store_timers import TimerQueue
 from penstock.topologies.operators.windows.window_aggregate import LATE_PORT
-from penstock.topologies.operators.windows.window_closing import LAST_TIME_MS, ClosingAggregateSpec, clock_of
+from penstock.topologies.operators.windows.window_closing import LAST_TIME_MS, ClosingAggregateSpec, closing_spec
 from penstock.topologies.windows import Bounds, Windows
 from penstock.topologies.windows.base import check_end
 
@@ -50,20 +50,7 @@ def build_operator(request: Aggregation) -> BuiltOperator:
         request.value,
         retention_ms=request.retention_ms or windows.horizon_ms,
     )
-    clock = clock_of(request)
-    spec = CustomWindowAggregateSpec(
-        in_ports=request.in_ports,
-        out_ports=request.out_ports,
-        stores=(store, timer_store(f"{request.name}-closing")) if request.emission == "on_close" else (store,),
-        emission=request.emission,
-        order_sensitive=True,
-        fold=request.fold,
-        windows=windows,
-        clock=clock,
-        uses_watermark=clock == "watermark",
-        uses_wall_time=clock == "wall",
-        reads_wall_time=clock == "wall",
-    )
+    spec = closing_spec(CustomWindowAggregateSpec, request, store, one_by_one=True)
     return BuiltOperator(spec, spanning_serde(request.key))
 
 

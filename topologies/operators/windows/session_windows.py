@@ -28,9 +28,8 @@ from penstock.state.stores.store import StoreSpec
 from penstock.topologies.operator_api.operator import Operator, OperatorContext
 from penstock.topologies.operators.aggregates.fold import Aggregation, BuiltOperator
 from penstock.topologies.operators.base.entry_index import EntryPlace
-from penstock.topologies.operators.base.store_timers import timer_store
 from penstock.topologies.operators.windows.data_driven_windows import LONG, DataDrivenAggregateOperator, WindowUpdate
-from penstock.topologies.operators.windows.window_closing import ClosingAggregateSpec, clock_of, retained_ms
+from penstock.topologies.operators.windows.window_closing import ClosingAggregateSpec, closing_spec, retained_ms
 from penstock.topologies.windows import SessionWindows
 from penstock.topologies.windows.base import check_end
 
@@ -72,23 +71,8 @@ def build_operator(request: Aggregation) -> BuiltOperator:
     if windows.gap_fn is not None and windows.bounds == "records":
         # the store's keys are not the rows' keys: no row can be looked up in it, and the other name says so
         value = dataclasses.replace(value, name=f"by-reach({value.name})")
-    clock = clock_of(request)
     store = StoreSpec(request.name, "session", request.key, value, retention_ms=retention_ms)
-    spec = SessionAggregateSpec(
-        in_ports=request.in_ports,
-        out_ports=request.out_ports,
-        stores=(store, timer_store(f"{request.name}-closing")) if request.emission == "on_close" else (store,),
-        emission=request.emission,
-        # which records are late depends on the records of other keys, which move time
-        order_sensitive=True,
-        fold=request.fold,
-        windows=windows,
-        clock=clock,
-        lag_ms=lag_ms,
-        uses_watermark=clock == "watermark",
-        uses_wall_time=clock == "wall",
-        reads_wall_time=clock == "wall",
-    )
+    spec = closing_spec(SessionAggregateSpec, request, store, one_by_one=True, lag_ms=lag_ms)
     return BuiltOperator(spec, spanning_serde(request.key))
 
 

@@ -25,9 +25,8 @@ from penstock.state.stores.store import StoreSpec
 from penstock.topologies.operator_api.operator import Operator, OperatorContext
 from penstock.topologies.operators.aggregates.fold import Aggregation, BuiltOperator
 from penstock.topologies.operators.base.entry_index import EntryIndex, EntryPlace
-from penstock.topologies.operators.base.store_timers import timer_store
 from penstock.topologies.operators.windows.data_driven_windows import DataDrivenAggregateOperator, WindowUpdate
-from penstock.topologies.operators.windows.window_closing import ClosingAggregateSpec, clock_of, retained_ms
+from penstock.topologies.operators.windows.window_closing import ClosingAggregateSpec, closing_spec, retained_ms
 from penstock.topologies.windows import SlidingWindows
 
 
@@ -49,7 +48,6 @@ def build_operator(request: Aggregation) -> BuiltOperator:
     # the right window of the last record of a window that ends before a record may still be open
     least_ms = windows.horizon_ms + 1
     retention_ms, lag_ms = retained_ms(request, least_ms)
-    clock = clock_of(request)
     store = StoreSpec(
         request.name,
         "key_window",
@@ -58,19 +56,7 @@ def build_operator(request: Aggregation) -> BuiltOperator:
         window_size_ms=windows.difference_ms,
         retention_ms=max(retention_ms, least_ms),
     )
-    spec = SlidingAggregateSpec(
-        in_ports=request.in_ports,
-        out_ports=request.out_ports,
-        stores=(store, timer_store(f"{request.name}-closing")) if request.emission == "on_close" else (store,),
-        emission=request.emission,
-        # which records are late depends on the records of other keys, which move time
-        order_sensitive=True,
-        fold=request.fold,
-        windows=windows,
-        clock=clock,
-        lag_ms=lag_ms,
-        uses_watermark=clock == "watermark",
-    )
+    spec = closing_spec(SlidingAggregateSpec, request, store, one_by_one=True, lag_ms=lag_ms)
     return BuiltOperator(spec, _key_serde(request.key, windows))
 
 

@@ -16,16 +16,18 @@ import dataclasses
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 
+from penstock.state.stores.store import StoreSpec
 from penstock.topologies.columnar.column_parts import by_columns_or_rows
 from penstock.topologies.operator_api.batch import Batch, ColumnBatch
 from penstock.topologies.operator_api.columns import Ints
 from penstock.topologies.operator_api.required_columns import InputMode, RequiredColumns
 from penstock.topologies.operators.aggregates.aggregate import AggregateOperator, AggregateSpec
 from penstock.topologies.operators.aggregates.fold import Aggregation
+from penstock.topologies.operators.base.store_timers import timer_store
 from penstock.topologies.operators.columnar.input_modes import counting_mode
 from penstock.topologies.operators.input_times import InputTimes
 from penstock.topologies.windows import SpanWindows, Windows
@@ -77,6 +79,34 @@ class ClosingAggregateSpec(AggregateSpec):
         """Store, windows and emission."""
         by = {} if self.clock == "stream_time" else {"closed_by": self.clock}
         return {**super().details(), "window": self.windows.describe(), **by}
+
+
+S = TypeVar("S", bound=ClosingAggregateSpec)
+
+
+def closing_spec(
+    kind: type[S], request: Aggregation, store: StoreSpec, *, one_by_one: bool, lag_ms: int | None = None
+) -> S:
+    """The spec of an aggregation over windows. ``one_by_one``: nothing else says which windows close next, so if they are
+    emitted then, a second store has the times of their ends."""
+    assert request.windows is not None
+    clock = clock_of(request)
+    timers = one_by_one and request.emission == "on_close"
+    return kind(
+        in_ports=request.in_ports,
+        out_ports=request.out_ports,
+        stores=(store, timer_store(f"{request.name}-closing")) if timers else (store,),
+        emission=request.emission,
+        # which records are late depends on the records of other keys, which move time
+        order_sensitive=True,
+        fold=request.fold,
+        windows=request.windows,
+        clock=clock,
+        lag_ms=lag_ms,
+        uses_watermark=clock == "watermark",
+        uses_wall_time=clock == "wall",
+        reads_wall_time=clock == "wall",
+    )
 
 
 class ClosingAggregateOperator(AggregateOperator):

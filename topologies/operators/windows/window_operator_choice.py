@@ -12,7 +12,7 @@ from penstock.state.stores.store import StoreSpec
 from penstock.topologies.operators.aggregates.fold import Aggregation, BuiltOperator
 from penstock.topologies.operators.windows.pane_aggregate import by_panes, pays
 from penstock.topologies.operators.windows.window_aggregate import FOREVER_MS, WindowAggregateSpec
-from penstock.topologies.operators.windows.window_closing import clock_of, retained_ms
+from penstock.topologies.operators.windows.window_closing import closing_spec, retained_ms
 from penstock.topologies.windows import END_OF_TIME_MS, SpanWindows
 
 
@@ -32,21 +32,7 @@ def build_operator(request: Aggregation) -> BuiltOperator:
         window_size_ms=windows.length_ms,
         retention_ms=retention_ms,
     )
-    spec = WindowAggregateSpec(
-        in_ports=request.in_ports,
-        out_ports=request.out_ports,
-        stores=(store,),
-        emission=request.emission,
-        # which records are late depends on the records of other keys, which move time
-        order_sensitive=True,
-        fold=request.fold,
-        windows=windows,
-        clock=clock_of(request),
-        lag_ms=lag_ms,
-        uses_watermark=clock_of(request) == "watermark",
-        uses_wall_time=clock_of(request) == "wall",
-        reads_wall_time=clock_of(request) == "wall",
-    )
+    spec = closing_spec(WindowAggregateSpec, request, store, one_by_one=False, lag_ms=lag_ms)
     return BuiltOperator(by_panes(spec) if pays(spec) else spec, key_serde(request.key, windows))
 
 

@@ -50,7 +50,7 @@ FAILPOINTS: dict[str, str] = {
     "prune.manifests_removed": "old manifests are gone, their files are not",
     "prune.done": "their files are gone too",
 }
-"""What has been done where each of them stands."""
+"""The failpoints, and the work that is done where each of them stands."""
 
 _armed: Callable[[str], None] | None = None
 

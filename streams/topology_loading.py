@@ -36,7 +36,7 @@ def load_topology(ref: Any) -> Topology:
 
 
 def load_named(ref: str) -> Any:
-    """What ``MODULE:NAME`` names, such as a class or a serde. Raises ``TopologyError`` where there is none."""
+    """Load what ``MODULE:NAME`` names, such as a class or a serde. Raises ``TopologyError`` where there is none."""
     place, _, name = ref.partition(":")
     module = _module(place)
     if not hasattr(module, name):

@@ -86,6 +86,33 @@ def test_a_planted_phrase_is_found() -> None:
     assert found(r"\banew\b", {"a.py": "x = 1\n# opened anew\n"}) == ["a.py:2: # opened anew"]
 
 
+HALF_SENTENCES = re.compile(r"(What|Of|The same|And)\b")
+
+
+def half_sentences(source: str) -> list[str]:
+    """Docstrings, those behind assignments too, that begin in the middle of a sentence."""
+    found = []
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            text = node.value.value.strip()
+            if HALF_SENTENCES.match(text):
+                found.append(f"line {node.lineno}: {text[:60]}")
+    return found
+
+
+def test_docstrings_begin_with_a_verb_or_a_noun() -> None:
+    paths = [path for room in PRODUCT for path in (ROOT / room).rglob("*.py") if not path.is_symlink()]
+    faults = [
+        f"{path.relative_to(ROOT)}: {fault}" for path in sorted(paths) for fault in half_sentences(path.read_text())
+    ]
+    assert faults == [], "\n".join(faults)
+
+
+def test_a_planted_half_sentence_is_found() -> None:
+    source = 'def f():\n    """What it does."""\nX = 1\n"""Of all."""\nY = "What"\n"""Whatever may come."""\n'
+    assert half_sentences(source) == ["line 4: Of all.", "line 2: What it does."]
+
+
 def types_defined_twice(modules: Mapping[str, str]) -> dict[str, list[str]]:
     """Public names of types that more than one module defines, and those modules: classes anywhere, and aliases of a
     module. Constants are written in capitals. ``modules``: their source by path."""

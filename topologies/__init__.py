@@ -1,1 +1,1 @@
-"""What to compute: the graph as a value, its operators, and ready-made pipelines. Imports ``penstock.state`` only."""
+"""The computation: the graph as a value, its operators, and ready-made pipelines. Imports ``penstock.state`` only."""

@@ -1,4 +1,4 @@
-"""What a user's function shows before it is called."""
+"""Properties of a user's function that are known before it is called."""
 
 from __future__ import annotations
 

@@ -92,7 +92,7 @@ class StateDirectory:
         return self.task_path(task) / "rocksdb"
 
     def size_bytes(self, task: str) -> int:
-        """What the files of the task's database take; 0 where there is none, or it is going."""
+        """The size of the files of the task's database; 0 if there is none, or it is being removed."""
         try:
             return sum(file.stat().st_size for file in self.database_path(task).iterdir())
         except OSError:

@@ -149,7 +149,7 @@ class KeyValueStoreView:
             raise self._unreadable(key, entry, exc) from exc
 
     def _unreadable(self, key: bytes, raw: bytes | None, exc: Exception) -> IncompatibleError:
-        """What to raise of a stored value that the serde cannot read: no policy for records may pass over it."""
+        """The error for a stored value that the serde cannot read: no policy for records may pass over it."""
         value = b"" if raw is None else raw[8:]
         return IncompatibleError(
             f"store {self.spec.name} holds under key {key!r:.100} the value {value!r:.200}, which serde "

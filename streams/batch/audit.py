@@ -1,4 +1,4 @@
-"""What of an application was verified already: the savepoint up to which nothing differed, kept in its repository."""
+"""How far an application was verified: the savepoint up to which nothing differed, kept in its repository."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the driver reads from the cluster before a job: ends, committed positions, and the identity of topics."""
+"""The driver's view of the cluster before a job: ends, committed positions, and the identity of topics."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class Cluster:
         self._uncommitted = uncommitted or consumer
 
     def partition_counts(self, topics: Iterable[str]) -> dict[str, int]:
-        """Of topics that exist."""
+        """The number of partitions of each topic that exists."""
         return self._admin.partition_counts(sorted(set(topics)))
 
     def require_counts(self, topics: Iterable[str]) -> dict[str, int]:

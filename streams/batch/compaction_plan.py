@@ -1,4 +1,4 @@
-"""What a compaction does, decided before anything is read, and what it publishes.
+"""The plan of a compaction, made before anything is read, and the result that it publishes.
 
 ``at="committed"`` stops every store at the application's committed positions: the snapshots then name their input
 offsets, and together they are a savepoint, from which a replay can start. ``at="end"`` goes to the changelogs' ends. An
@@ -66,7 +66,7 @@ class CompactResult:
 
 @dataclasses.dataclass(frozen=True)
 class CompactPlan:
-    """What to compact, decided before anything is read. ``fresh``: the snapshots to keep. ``no_savepoint``: why there
+    """Stores to compact, decided before anything is read. ``fresh``: the snapshots to keep. ``no_savepoint``: why there
     is none."""
 
     targets: tuple[CompactTarget, ...]
@@ -76,7 +76,7 @@ class CompactPlan:
 
     @property
     def cautions(self) -> tuple[str, ...]:
-        """What limits the snapshots."""
+        """Limits of the snapshots, a sentence each."""
         return tuple(
             f"{t.facts.topic} partition {t.partition} begins at offset {t.start}: the snapshot of {t.form.name} holds what "
             "the topic's retention has left, as a restore from the topic would"

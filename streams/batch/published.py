@@ -1,4 +1,4 @@
-"""What a replay publishes: Parquet files of outputs and stores, named by one manifest.
+"""The result that a replay publishes: Parquet files of outputs and stores, named by one manifest.
 
 ::
 
@@ -61,7 +61,7 @@ class StoreFile(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TaskReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What one task did. ``dropped`` and ``failures``: counts by reason."""
+    """The result of one task. ``dropped`` and ``failures``: counts by reason."""
 
     subtopology: int
     task: int

@@ -1,4 +1,4 @@
-"""What a replay covers, decided before anything is read: its range, its tasks, its journal, and what would make it
+"""The plan of a replay, made before anything is read: its range, its tasks, its journal, and what would make it
 inexact, which is refused with what to do instead."""
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from penstock.topologies.operator_api.operator import NO_TIME
 START = "start"
 """``from``: where the application began to read each input, which need not be offset 0."""
 OFFSETS = "offsets"
-"""What a replay says that began at offsets of the user's choice."""
+"""The start that a replay names if it began at offsets of the user's choice."""
 _EMPTY = "the stores began empty, so what they say of records before the range is not in it"
 SAVEPOINT = "savepoint:"
 """``from`` and ``to``: a savepoint, by name or ``latest``."""
@@ -286,7 +286,7 @@ def _cautions(cluster: Cluster, read: Iterable[str]) -> Iterable[str]:
 
 
 def journal_bounds(plan: ReplayPlan, task: TaskId) -> JournalBounds:
-    """What of the task's journal is the replay's."""
+    """The part of the task's journal that belongs to the replay."""
     start = plan.starts[task]
     ended = [plan.ends[tp] for t in start if (tp := TopicPartition(t, task.partition)) in plan.ends]
     return JournalBounds(

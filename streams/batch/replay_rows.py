@@ -63,7 +63,7 @@ class Ordered(Protocol):
 
 @dataclasses.dataclass(frozen=True)
 class Ordering:
-    """What places depend on besides the records. ``subtopologies``: topic → the sub-topology that reads it.
+    """The values on which places depend besides the records. ``subtopologies``: topic → the sub-topology that reads it.
     ``journals``: where each task's ranges end. ``partition_times_ms``: the partitions' stream times at the start, if
     any. ``began_ms``: the clock when their first records arrived (``CommitMetadata``)."""
 

@@ -61,7 +61,7 @@ def make_job(
     snapshots: Mapping[tuple[TaskId, str], CompactTarget],
     repository: str | None,
 ) -> ReplayJob:
-    """What the executors need, under a run name of its own; without journals."""
+    """The job that the executors run, with a new run name and without journals."""
     return ReplayJob(
         topology=shipped,
         application_id=plan.application_id,
@@ -97,7 +97,7 @@ def journal_ranges(plan: ReplayPlan, cluster: Cluster) -> dict[TopicPartition, t
 
 
 def bounds_by_partition(plan: ReplayPlan, ranges: Iterable[TopicPartition]) -> dict[TopicPartition, JournalBounds]:
-    """What of these journal partitions is the replay's."""
+    """The part of each of these journal partitions that belongs to the replay."""
     subs = {journal_topic(plan.application_id, s.number): s.number for s in plan.topology.subtopologies}
     return {tp: journal_bounds(plan, TaskId(subs[tp.topic], tp.partition)) for tp in ranges}
 
@@ -155,7 +155,7 @@ def task_work(
 
 
 def replay_of(plan: ReplayPlan, job: ReplayJob, reports: Iterable[TaskReport]) -> Replay:
-    """What is published of tasks that have all run."""
+    """The replay to publish, once all tasks have run."""
     return Replay(
         run=job.run,
         application_id=plan.application_id,

@@ -42,7 +42,7 @@ REPORT_SCHEMA = pa.schema([("report", pa.string())])
 
 @dataclasses.dataclass(frozen=True)
 class ReplayJob:
-    """What the tasks of one job need besides their rows. ``starts``: per task and topic, the first offset and the
+    """Values that the tasks of one job need besides their rows. ``starts``: per task and topic, the first offset and the
     metadata committed with it. ``journals``: that of each task within its range. ``bases``: snapshots to start the
     stores from, in ``base_repository``. ``snapshots``: which stores' ends are written as snapshots, to
     ``snapshot_repository``. ``output`` and ``run``: where files go."""
@@ -210,7 +210,7 @@ class ReplayTask:
         return work
 
     def took(self, outputs: list[Output]) -> None:
-        """What the task gave since the last call, in order."""
+        """Receive the task's outputs since the last call, in order."""
 
     def close(self) -> None:
         """Release the stores. Idempotent."""

@@ -47,7 +47,7 @@ class ShippedValue:
 
 @dataclasses.dataclass(frozen=True)
 class ShippedTopology(ShippedValue):
-    """What executors build the topology from."""
+    """The parts from which executors build the topology."""
 
     def load(self) -> Topology:
         """The topology, in whichever process this is. Raises ``TopologyError``."""

@@ -23,8 +23,8 @@ SIGHTINGS_MAX = 10_000
 
 @dataclasses.dataclass(frozen=True)
 class Watch:
-    """What to look for in one task: outputs by (topic, place in the task's outputs to it), keys of output topics, and
-    keys of stores."""
+    """The differences to look for in one task: outputs by (topic, place in the task's outputs to it), keys of output topics,
+    and keys of stores."""
 
     outputs: frozenset[tuple[str, int]] = frozenset()
     keys: frozenset[tuple[str, bytes | None]] = frozenset()

@@ -98,7 +98,7 @@ def above_zero(text: str) -> int:
 
 
 def client_config(args: argparse.Namespace) -> dict[str, str]:
-    """What ``--client-config`` says."""
+    """The client settings that ``--client-config`` gives."""
     return pairs(args.client_config, "--client-config")
 
 

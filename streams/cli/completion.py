@@ -11,8 +11,8 @@ SHELLS = ("bash", "zsh", "fish")
 
 
 class CompletionWords(NamedTuple):
-    """What may follow a command: ``options`` with their help, ``choices`` of those that have some, and the words that are
-    themselves commands or choices of a place."""
+    """The words that may follow a command: ``options`` with their help, ``choices`` of those that have some, and the words
+    that are themselves commands or choices of a place."""
 
     options: dict[str, str]
     choices: dict[str, tuple[str, ...]]

@@ -83,7 +83,7 @@ def _follow(topology: Topology, settings: WorkerSettings, outputs: Sequence[str]
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """What ``penstock dev`` gives; nobody else calls it."""
+    """The parser of the arguments that ``penstock dev`` gives; nothing else calls it."""
     parser = WholeWordsParser(prog="penstock dev")
     parser.add_argument("topology")
     parser.add_argument("--config")

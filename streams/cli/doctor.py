@@ -61,7 +61,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def machine(settings: WorkerSettings) -> Iterator[Finding]:
-    """What this machine has."""
+    """Look at this machine."""
     import penstock
     from penstock.state.errors import PenstockError
     from penstock.streams.kafka.embedded.java import find_java
@@ -124,7 +124,7 @@ def disk(folder: Path, usage: Callable[[Path], Any]) -> Finding:
 
 
 def cluster(settings: WorkerSettings, topology: str | None, *, with_clock: bool) -> Iterator[Finding]:
-    """What the brokers say. ``topology``: the one whose rights are looked at, if any."""
+    """Look at the brokers. ``topology``: the one whose rights are looked at, if any."""
     from penstock.state.errors import PenstockError
     from penstock.streams.kafka.admin import KafkaAdmin
     from penstock.streams.kafka.broker_settings import broker_addresses, broker_settings

@@ -1,4 +1,4 @@
-"""What ``penstock doctor`` looks at beyond settings: the brokers' addresses and clock, ports, and rights."""
+"""Checks of ``penstock doctor`` beyond settings: the brokers' addresses and clock, ports, and rights."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def addresses(
 
 
 def clock(difference: ClockDifference) -> Finding:
-    """What the difference of the clocks means."""
+    """Judge the difference of the clocks."""
     seen = f"the broker's is {difference.least_ms:+,} to {difference.most_ms:+,} ms from this machine's"
     if difference.certain_ms > _CLOCK_WRONG_MS:
         advice = "records look as if they came from the future or the past: run a time service (NTP) on both machines"

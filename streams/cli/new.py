@@ -107,7 +107,7 @@ FILES = {
     ".gitignore": _IGNORED,
     "README.md": _README,
 }
-"""What a new project has; each name and text is a format of the project's name and Penstock's version."""
+"""The files of a new project; each name and text is a format of the project's name and Penstock's version."""
 
 
 def register(subparsers: Any) -> None:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from penstock.streams.kafka.console import NewRecord
 
 _IGNORED = frozenset({"topic", "offset"})
-"""What ``consume --json`` writes besides, and a new record gets by itself."""
+"""Fields that ``consume --json`` writes too, and that a new record gets by itself."""
 _TAKEN = ("key", "value", "timestamp", "headers", "partition")
 _TIMESTAMP_MAX = (1 << 63) - 1
 

@@ -1,4 +1,4 @@
-"""What ``consume`` and ``tail`` have in common: their options, and printing records until the requested end."""
+"""The common part of ``consume`` and ``tail``: their options, and printing records until the requested end."""
 
 from __future__ import annotations
 

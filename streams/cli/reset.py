@@ -25,9 +25,10 @@ _LOCK_WAIT_S = 0.1
 
 @dataclasses.dataclass(frozen=True)
 class ResetPlan:
-    """What a reset deletes: groups with their positions, topics of the application's own, the folder of this machine, and
-    the folder in the snapshot repository. ``positions``: where inputs go on then; the others begin with the first record
-    that is there. ``left_over``: topics that look like the application's, and that this topology does not know."""
+    """The things that a reset deletes: groups with their positions, topics of the application's own, the folder of this
+    machine, and the folder in the snapshot repository. ``positions``: where inputs go on then; the others begin with
+    the first record that is there. ``left_over``: topics that look like the application's, and that this topology does
+    not know."""
 
     groups: tuple[str, ...] = ()
     topics: tuple[str, ...] = ()
@@ -160,8 +161,8 @@ def _left_over_lines(plan: ResetPlan) -> list[str]:
 def plan_of(
     topology: Topology, application_id: str, groups: Collection[str], topics: Iterable[str], folder: Path
 ) -> ResetPlan:
-    """What there is of an application in these groups and topics, and its folder. Topics are those that the topology
-    names, so that none of an application with a longer id is among them."""
+    """Find an application's groups, topics and folder among those given. Topics are those that the topology names, so
+    that none of an application with a longer id is among them."""
     from penstock.streams.runtime.own_topics import FIXED_SUFFIX, groups_of, left_over, own_topics
 
     there = set(topics)

@@ -1,4 +1,4 @@
-"""What ``replay``, ``compact`` and ``verify`` have in common on the command line."""
+"""The common options of ``replay``, ``compact`` and ``verify``."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def add_tolerance(parser: argparse.ArgumentParser) -> None:
 
 
 def tolerance_of(args: argparse.Namespace) -> Tolerance:
-    """What ``add_tolerance`` was given. Raises ``SettingsError``."""
+    """The tolerance given by the options of ``add_tolerance``. Raises ``SettingsError``."""
     from penstock.state.errors import SettingsError
     from penstock.streams.batch.values_as_text import Tolerance
 
@@ -100,7 +100,7 @@ def tolerance_of(args: argparse.Namespace) -> Tolerance:
 
 
 def begin_of(args: argparse.Namespace, given: Given) -> dict[str, Any]:
-    """What ``replay`` and ``verify`` of the library both take."""
+    """The arguments that ``replay`` and ``verify`` of the library share."""
     return {
         "application_id": given.application_id,
         "connection": given.connection,

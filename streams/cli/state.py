@@ -297,7 +297,7 @@ class _Whole:
 
 
 def _say_age(store: str, partition: int, as_of_ms: int | None) -> None:
-    """What is read may be older than what a running worker knows."""
+    """Warn that what is read may be older than what a running worker knows."""
     if as_of_ms is None:
         print(f"{store} [{partition}] was never written out", file=sys.stderr)
         return

@@ -34,7 +34,7 @@ class Codec:
 
 
 class Undecodable(dict[str, Any]):
-    """What is shown instead of bytes that the serde cannot read."""
+    """Stands for bytes that the serde cannot read."""
 
 
 def codec_of(serde: Serde[Any]) -> Codec:
@@ -59,7 +59,7 @@ def codec_of(serde: Serde[Any]) -> Codec:
 
 
 def shown_or_marked(codec: Codec, data: bytes | None) -> Any:
-    """What is shown of bytes: null as ``None``, and an ``Undecodable`` where the serde cannot read them."""
+    """The value to show for bytes: null as ``None``, and an ``Undecodable`` where the serde cannot read them."""
     if data is None:
         return None
     try:
@@ -97,7 +97,7 @@ def as_json(value: Any) -> bytes:
 
 
 def as_text(value: Any) -> str:
-    """What a codec has shown, for people: text as it is, windows with their times, everything else as JSON."""
+    """The text, for people, of a value from a codec: text as it is, windows with their times, everything else as JSON."""
     if value is None:
         return "null"
     if isinstance(value, str):

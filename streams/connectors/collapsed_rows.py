@@ -15,7 +15,7 @@ _FINITE_MAX = float("inf")
 
 @dataclasses.dataclass
 class RowChange:
-    """What becomes of one row. ``columns``: the last values; ``None``: it is deleted. ``fresh``: it was deleted before, so
+    """The outcome of one row. ``columns``: the last values; ``None``: it is deleted. ``fresh``: it was deleted before, so
     that columns which have no value here get their defaults."""
 
     key: tuple[Any, ...]

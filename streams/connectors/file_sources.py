@@ -53,7 +53,7 @@ class FileSource(Source):
         return sorted(os.path.relpath(p, self._folder()) for p in found)
 
     def _folder(self) -> str:
-        """What the names of splits are relative to."""
+        """The folder to which the names of splits are relative."""
         parts = Path(self.path).parts
         fixed = next((i for i, part in enumerate(parts) if glob.has_magic(part)), len(parts) - 1)
         return str(Path(*parts[:fixed]))

@@ -62,7 +62,7 @@ class Ingestion:
 
     @property
     def transactional_id(self) -> str:
-        """Of its producer."""
+        """The producer's transactional id."""
         return f"{self.name}-ingestion"
 
 

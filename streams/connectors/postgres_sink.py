@@ -281,5 +281,5 @@ def _translated(error: psycopg.Error) -> Exception:
 
 
 def _text(error: psycopg.Error) -> str:
-    """What the database says, in one line."""
+    """The database's message, in one line."""
     return " ".join(str(error).split())

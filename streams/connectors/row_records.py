@@ -40,7 +40,7 @@ class RowRecords:
 
 
 def unreadable(place: str, why: str) -> SourceRecord:
-    """What stands for a record that cannot be read."""
+    """Stands for a record that cannot be read."""
     return SourceRecord(None, None, place=place, error=why)
 
 

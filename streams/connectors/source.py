@@ -83,5 +83,5 @@ class Source(ABC):
         the position was of, such as a file that was replaced."""
 
     def describe(self) -> str:
-        """What it reads, in a few words without secrets."""
+        """Describe what it reads, in a few words without secrets."""
         return type(self).__name__

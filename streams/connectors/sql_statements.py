@@ -1,4 +1,4 @@
-"""What the sinks of SQL databases share: settings, names, and the table of positions. Pure."""
+"""The common part of the sinks of SQL databases: settings, names, and the table of positions. Pure."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def listed(names: Iterable[str]) -> str:
 
 
 def on_conflict(key: tuple[str, ...], columns: Iterable[str]) -> str:
-    """What an upsert does with a row that exists: set the columns that the new one has."""
+    """The clause of an upsert for a row that exists: set the columns that the new one has."""
     others = [name for name in columns if name not in key]
     does = "UPDATE SET " + ", ".join(f"{column(c)} = excluded.{column(c)}" for c in others) if others else "NOTHING"
     return f"ON CONFLICT ({listed(key)}) DO {does}"

@@ -54,7 +54,7 @@ class RunPlan:
 
 
 class Trace(msgspec.Struct):
-    """What a run gave. ``emitted``: per operator and task, the hash of what it emitted, and how much; ``written``: the
+    """The results of a run. ``emitted``: per operator and task, the hash of what it emitted, and how much; ``written``: the
     same per topic; ``touches``: sentences per operator."""
 
     emitted: dict[str, str]
@@ -64,7 +64,7 @@ class Trace(msgspec.Struct):
 
 
 class _Watch:
-    """What all operators of a run are watched by."""
+    """Watches all operators of a run."""
 
     def __init__(self, free: frozenset[str]) -> None:
         self.current: str | None = None

@@ -1,4 +1,4 @@
-"""What is measured once per batch, never per record. Pure."""
+"""Measurements, taken once per batch and never per record. Pure."""
 
 from __future__ import annotations
 

@@ -291,7 +291,7 @@ class _Looked:
         return []
 
     def collect(self) -> Iterator[Family]:
-        """What there is now."""
+        """The current metrics."""
         yield from families(self._look())
 
 
@@ -312,7 +312,7 @@ def _text(value: str) -> str:
 
 
 class _WithoutCreated:
-    """The same without the creation times of counters."""
+    """The metrics without the creation times of counters."""
 
     def __init__(self, metrics: Collects) -> None:
         self._metrics = metrics

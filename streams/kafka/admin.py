@@ -313,8 +313,8 @@ def _busy(group: str) -> UserError:
 
 
 def _once_known(look: Callable[[], T | None], limit_s: float) -> T | None:
-    """What ``look`` finds of a topic so new that not every broker knows it: it is called until it finds something, or
-    ``limit_s`` is over. The last call begins after that time, since a process may have been frozen."""
+    """Call ``look`` for a topic so new that not every broker knows it, until it finds something, or ``limit_s`` is
+    over. The last call begins after that time, since a process may have been frozen."""
     until_s = time.monotonic() + limit_s
     while True:
         last = time.monotonic() >= until_s

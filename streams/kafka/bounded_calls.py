@@ -18,7 +18,7 @@ GRACE_S = 5.0
 """How much longer than its own limit a call may take: it ends with what the client has found out."""
 
 WOKEN_S = 1.0
-"""And if the whole process was frozen meanwhile, the call gets this time once more."""
+"""The extra time of a call if the whole process was frozen meanwhile."""
 
 
 class StuckError(Exception):
@@ -48,7 +48,7 @@ class BoundedCalls:
             if error is not None:
                 raise error
             return answer
-        self.close()  # its last call, if it ever comes back
+        self.close()  # the thread ends if its last call ever returns
         raise StuckError
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""What a partition's leader says of its log: where it begins and ends, its epoch, and whether it still holds what an earlier
+"""A partition's log as its leader knows it: where it begins and ends, its epoch, and whether it still holds what an earlier
 leader had.
 
 The client asks the last question only for a consumer that seeks to a position with an epoch (KIP-320). So a consumer of its

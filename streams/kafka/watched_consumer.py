@@ -47,7 +47,7 @@ class _Topic(msgspec.Struct):
 
 
 class _Statistics(msgspec.Struct):
-    """What is read of the client's statistics."""
+    """The part of the client's statistics that is read."""
 
     brokers: dict[str, _Broker]
     topics: dict[str, _Topic]

@@ -46,7 +46,7 @@ class Chunk(RecordColumns[BytesColumn]):
         return len(self.offsets)
 
     def with_times(self, timestamps: list[int] | Ints) -> Chunk:
-        """The same records with other timestamps."""
+        """These records with other timestamps."""
         keys = self.keys if self.key_column is None else self.key_column
         values = self.values if self.value_column is None else self.value_column
         return Chunk(self.topic, self.partition, self.offsets, keys, values, timestamps, self.headers, self.marks)
@@ -66,7 +66,7 @@ class Chunk(RecordColumns[BytesColumn]):
         )
 
     def in_columns(self) -> Chunk:
-        """The same records as a native reader gives them."""
+        """These records as a native reader gives them."""
         return Chunk(
             self.topic,
             self.partition,

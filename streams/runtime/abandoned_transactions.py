@@ -1,4 +1,4 @@
-"""What a dead worker of the group has left open, and how the next owner of its tasks ends it.
+"""Transactions that a dead worker of the group left open, and how the next owner of its tasks ends them.
 
 An open transaction keeps the positions in it, and all that readers of committed records see behind it, until a timeout
 of the brokers, which they look for every ten seconds only. So every commit notes with its positions which worker made it

@@ -88,7 +88,7 @@ class Assignment:
         return TaskId(self.sources[tp.topic][0], tp.partition)
 
     def task_of(self, tp: TopicPartition) -> Task | None:
-        """The same, if it runs."""
+        """The task that reads a partition, if it runs."""
         return self.tasks.get(self.id_of(tp))
 
     def awaits(self, tp: TopicPartition) -> bool:

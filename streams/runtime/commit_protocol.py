@@ -493,4 +493,4 @@ class Committer:
 
 
 RESTARTABLE = (AbortableError, ProducerRetiredError, StateCorruptedError)
-"""What an abort repairs; tasks with damaged stores get them restored."""
+"""Errors that an abort repairs; tasks with damaged stores get them restored."""

@@ -19,7 +19,7 @@ _OWN = ("CREATE", "READ", "WRITE")
 
 
 class Right(NamedTuple):
-    """What a principal may do with a resource; ``prefixed``: with every one whose name begins so. ``READ`` and ``WRITE``
+    """The rights of a principal to a resource; ``prefixed``: with every one whose name begins so. ``READ`` and ``WRITE``
     include ``DESCRIBE``, as in Kafka. ``why``: what the worker does with it."""
 
     kind: ResourceKind

@@ -35,7 +35,7 @@ class MemoryParts(NamedTuple):
     sent_bytes: int
     batch_records: int
     buffered_bytes: int
-    """Of each input partition; used only if one topic has to wait for another, so it is not counted."""
+    """The most for each input partition; used only if one topic has to wait for another, so it is not counted."""
 
 
 RECEIVED_MAX_BYTES = 16 << 20

@@ -28,7 +28,7 @@ _LAG_MS = 10_000_000
 _OFFSETS = 100_000_000_000
 _EPOCHS = 10_000
 OWNER_CHARS = 40
-"""Of a worker's name: the id of its folder and its slot."""
+"""The length of a worker's name: the id of its folder and its slot."""
 
 
 def check_metadata_size(topology: Topology, application_id: str, layout: TopicLayout) -> None:

@@ -1,4 +1,4 @@
-"""What a worker measures, as named values with labels. The values are computed when they are read, so they cost
+"""A worker's measurements as named values with labels. The values are computed when they are read, so they cost
 nothing until then."""
 
 from __future__ import annotations

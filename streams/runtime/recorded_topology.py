@@ -53,7 +53,7 @@ def read_record(
 
 
 def changes_of(before: TopologyRecord | None, after: TopologyRecord, admin: LogAdmin) -> list[TopologyChange]:
-    """What is not as it was; nothing where no record is kept."""
+    """The changes since the topology was recorded; none if there is no record."""
     if before is None or before == after:
         return []
     named = [s.changelog for s in after.stores if s.changelog is not None]

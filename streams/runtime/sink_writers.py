@@ -42,12 +42,12 @@ class _Place:
 
     @property
     def taken(self) -> int:
-        """What the task has taken of the topic that the rows come from."""
+        """How far the task has read the topic that the rows come from."""
         return self.task.feed.positions()[self.of.partition.topic]
 
     @property
     def committed(self) -> int:
-        """What the group has committed of it. The task may have taken more, although it waits: places without records."""
+        """How far the group has committed it. The task may have taken more, although it waits: places without records."""
         return self.task.own_positions.known[self.of.partition.topic].offset
 
 

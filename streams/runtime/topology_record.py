@@ -1,4 +1,4 @@
-"""What the stored state of a topology depends on, as a record that is kept with the application, and what a change does.
+"""The parts of a topology on which its stored state depends, as a record kept with the application, and what a change does.
 
 The record is in the log, in a topic of the application's own, and in the state folder. A worker compares it with its
 topology before it makes any topic; ``penstock diff`` does the same without a worker. Pure.
@@ -19,7 +19,7 @@ from penstock.topologies.graph.topology import Topology
 VERSION: Final = 1
 StoreOutcome = Literal["kept", "restored", "begins empty", "left behind", "from the beginning", "refused"]
 LOSING: Final[frozenset[StoreOutcome]] = frozenset({"begins empty", "refused"})
-"""What a check before a deployment should stop at."""
+"""Outcomes at which a check before a deployment should stop."""
 
 
 class StoreEntry(msgspec.Struct, frozen=True):
@@ -37,7 +37,7 @@ class StoreEntry(msgspec.Struct, frozen=True):
 
     @property
     def form(self) -> str:
-        """What its stored bytes depend on, in words."""
+        """The properties on which its stored bytes depend, in words."""
         size = "" if self.window_size_ms is None else f", windows of {self.window_size_ms} ms"
         return f"{self.kind} of {self.key} to {self.value}{size}"
 
@@ -116,7 +116,7 @@ def encode(record: TopologyRecord) -> bytes:
 
 
 def decode(data: bytes) -> TopologyRecord | None:
-    """What ``encode`` wrote; ``None`` for what a later release wrote, or nobody."""
+    """Read what ``encode`` wrote; ``None`` for anything else, such as the record of a later release."""
     try:
         if msgspec.json.decode(data, type=_Version).version != VERSION:
             return None
@@ -126,7 +126,7 @@ def decode(data: bytes) -> TopologyRecord | None:
 
 
 def changes(before: TopologyRecord, after: TopologyRecord, topics: Collection[str]) -> list[TopologyChange]:
-    """What is not as it was, stores first. ``topics``: those that exist, of the changelogs that ``after`` names."""
+    """The changes, stores first. ``topics``: those that exist, of the changelogs that ``after`` names."""
     return [*_store_changes(before, after, topics), *_source_changes(before, after)]
 
 

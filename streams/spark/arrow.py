@@ -12,5 +12,5 @@ from pyspark.sql.pandas.types import from_arrow_schema
 def mapped(
     frame: DataFrame, function: Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]], schema: pa.Schema
 ) -> DataFrame:
-    """What ``function`` makes of the batches of each Spark partition, with the columns of ``schema``."""
+    """Apply ``function`` to the batches of each Spark partition, with the columns of ``schema``."""
     return frame.mapInArrow(function, from_arrow_schema(schema))

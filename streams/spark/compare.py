@@ -47,7 +47,7 @@ class Scrutiny:
     loss: bool = False
 
     def silent(self) -> Scrutiny:
-        """The same, with nothing kept."""
+        """This scrutiny, with nothing kept."""
         return dataclasses.replace(self, rows=None)
 
     def differ(self, kind: str, live: Column, made: Column) -> Column:
@@ -135,7 +135,7 @@ def as_bags(live: DataFrame, made: DataFrame, slack: Slack, scrutiny: Scrutiny =
 def missing(
     live: DataFrame, made: DataFrame, slack: Slack, scrutiny: Scrutiny = EXACT, *, once: bool = False
 ) -> list[RowDifference]:
-    """What the stream lacks where it may have done some records twice: keys of which it has fewer rows than the batch.
+    """Rows that the stream lacks, if it may have done some records twice: keys of which it has fewer rows than the batch.
     Their values may differ, as a count does that counted a record twice. ``once``: commits decide how many rows a key gets,
     so one is enough."""
     keys = ["topic", "key"]

@@ -142,7 +142,7 @@ def run_replay(
 
 
 def collect_reports(frame: DataFrame) -> list[TaskReport]:
-    """What the tasks of a job reported: one small row per task."""
+    """The reports of a job's tasks: one small row per task."""
     return [msgspec.json.decode(r["report"], type=TaskReport) for r in frame.collect()]
 
 
@@ -184,7 +184,7 @@ def numbers_of(tasks: Sequence[TaskId], counts: Mapping[int, int]) -> Column:
 
 
 def recomputed_rows(spark: SparkSession, output: str, files: Sequence[OutputFile]) -> DataFrame | None:
-    """What earlier sub-topologies sent to repartition topics, as if it had been read: by partition, merged by the
+    """Records that earlier sub-topologies sent to repartition topics, as if they had been read: by partition, merged by the
     running maximum of each sender's timestamps, then sender, then the sender's own order. Offsets count from 0."""
     if not files:
         return None

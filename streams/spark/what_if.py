@@ -1,4 +1,4 @@
-"""What if: an old and a new topology over the same range of the log, and what of their outputs and stores differs, before
+"""An old and a new topology over the same range of the log, and the differences of their outputs and stores, before
 anything is deployed.
 
 Both run as replays of the same inputs, their repartition topics computed, in the deterministic order of ``replay_rows``; so

@@ -1,4 +1,4 @@
-"""What a new owner commits before it writes to a task's changelogs for the first time, under at-least-once.
+"""The commit that a new owner makes before it writes to a task's changelogs for the first time, under at-least-once.
 
 A restore ends where the last commit wrote a changelog up to, so that state holds no changes of input that will be read
 again. The metadata of the positions says where that is. Before the first commit there is none, and after that a store

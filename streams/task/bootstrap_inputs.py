@@ -20,7 +20,7 @@ def bootstrap_topics(topology: Topology) -> frozenset[str]:
 
 
 class Bootstrap:
-    """What the writers of a task's bootstrap inputs have announced. ``done``: the topics whose writers have all caught
+    """Announcements by the writers of a task's bootstrap inputs. ``done``: the topics whose writers have all caught
     up. ``caught_up_writers``: of the other topics, the writers that have. A writer may announce it only once, so both
     are committed."""
 

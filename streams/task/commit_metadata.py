@@ -49,7 +49,7 @@ class CommitMetadata(msgspec.Struct, kw_only=True, omit_defaults=True):
 
 
 class _Version(msgspec.Struct):
-    """What can be read of every version."""
+    """The part that every version has."""
 
     v: int
 

@@ -1,4 +1,4 @@
-"""What a commit of one task writes to the log: the last changes of its stores, its journal, and the positions up to
+"""The writes of one task's commit to the log: the last changes of its stores, its journal, and the positions up to
 which both are written."""
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from penstock.topologies.operator_api.columns import BytesColumn
 
 @dataclasses.dataclass
 class CommitWork:
-    """What one commit of one task writes to the log. ``changelogs`` go to partition ``task.partition``."""
+    """The writes of one task's commit to the log. ``changelogs`` go to partition ``task.partition``."""
 
     changelogs: list[tuple[StoreSpec, Output]]
     journal: Output | None

@@ -1,4 +1,4 @@
-"""What happens to a record that cannot be processed. The default is to stop: nothing past it is committed."""
+"""Policies for records that cannot be processed. The default is to stop: nothing past it is committed."""
 
 from __future__ import annotations
 
@@ -68,5 +68,5 @@ class Policies:
 
 
 def then_of(chosen: OnError) -> ErrorPolicy:
-    """What happens to a record that fails, after its last attempt."""
+    """The policy for a record that fails, after its last attempt."""
     return chosen.then if isinstance(chosen, Retry) else chosen

@@ -48,7 +48,7 @@ class Origin:
 
 @dataclasses.dataclass(frozen=True)
 class Failure:
-    """What failed, and in which operator. ``kind``: the policy that decides. ``may_skip``: whether a policy may skip
+    """A failure and its operator. ``kind``: the policy that decides. ``may_skip``: whether a policy may skip
     it; an operator that has done half of its work cannot continue without the rest."""
 
     kind: FailureKind

@@ -1,4 +1,4 @@
-"""What a task provides to its operators: state, time, outputs, counters, and the policy for a record that failed."""
+"""A task's services for its operators: state, time, outputs, counters, and the policy for a record that failed."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ _NULLS: Final[Mapping[str, Null]] = {null: null for null in get_args(Null)}
 
 
 class TaskRequests:
-    """What user code requested of the runner."""
+    """Requests of user code to the runner."""
 
     def __init__(self) -> None:
         self.commit = False

@@ -1,4 +1,4 @@
-"""What a sink hands to the producer: records of one topic, in order, as parallel columns.
+"""Outputs that a sink hands to the producer: records of one topic, in order, as parallel columns.
 
 Keys and values are lists or columns, timestamps and order lists or arrays.
 """

@@ -26,7 +26,7 @@ class OwnPositions:
         }
         """The last positions that are known to be committed."""
         self.beginnings: dict[str, OffsetAndMetadata] = {}
-        """The same positions with more metadata, which may be committed: see ``begun_positions``."""
+        """These positions with more metadata, which may be committed: see ``begun_positions``."""
         self.complete = False
         """The last positions need no more metadata."""
         self._asked: dict[str, OffsetAndMetadata] = {}

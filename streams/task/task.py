@@ -239,7 +239,7 @@ class Task:
         return self._commits.changelog_ends
 
     def changelog_end(self, store: str) -> int | None:
-        """The same for one store; before its first commit, where its restore ended. ``None``: unknown."""
+        """The position of one store; before its first commit, where its restore ended. ``None``: unknown."""
         end = self.changelog_ends.get(store)
         if end is None and (raw := self.backend.position(store)) is not None:
             end = decode_position(raw).changelog_offset
@@ -247,7 +247,7 @@ class Task:
 
     @property
     def epochs(self) -> dict[str, int]:
-        """Of the leaders who had each store's changelog as far as that, as of the last commit, or of a look since then."""
+        """The epochs of the leaders that had each store's changelog up to there, by the last commit or a later look."""
         return self._commits.epochs
 
     @property

@@ -81,7 +81,7 @@ class MemoryConsumer:
         )
 
     def _take_part(self) -> None:
-        """What the group has to say to this member, callbacks included."""
+        """Serve the group's events for this member, callbacks included."""
         if self._member is None or self._callbacks is None:
             return
         on_assign, on_revoke, on_lost = self._callbacks

@@ -79,7 +79,7 @@ class PartitionLog:
         self._deleted_until_ms: dict[int, int] = {}
         """How long deletions stay, by their offsets, from the first time that they were cleaned."""
         self.epochs = [(0, 0)]
-        """Of its leaders, with the offset where each began."""
+        """The epochs of its leaders, with the offset where each began."""
         self.open: dict[str, int] = {}
         """First offset of each transactional id's open transaction."""
 
@@ -338,7 +338,7 @@ class MemoryLog:
         return self.groups.setdefault(name, MemoryGroup(name))
 
     def partition_counts(self, topics: Sequence[str]) -> Mapping[str, int]:
-        """Of those that exist."""
+        """The number of partitions of each topic that exists."""
         return {t: len(self.topics[t].partitions) for t in topics if t in self.topics}
 
     def pending_offsets(self, group: str, partitions: Sequence[TopicPartition]) -> list[TopicPartition]:

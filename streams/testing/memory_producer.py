@@ -102,7 +102,7 @@ class MemoryProducer:
         return TopicPartition(topic, self._keyless % count)
 
     def _write_out(self) -> None:
-        """What the client's background thread does: write in order. Without a transaction nothing is written after a
+        """Do the work of the client's background thread: write in order. Without a transaction nothing is written after a
         refused record; inside one the refused one is left out and dooms the whole."""
         if self._transactional_id is not None and self._queue:
             self._fence()

@@ -72,7 +72,7 @@ class TopologyTestDriver:
         self.changelogs: dict[str, list[Record]] = {}
         """The records of each changelog and journal topic, as bytes."""
         self._logged: dict[tuple[str, int], list[Record]] = {}
-        """The same by topic and partition."""
+        """Those records by topic and partition."""
         self._partitions = partitions
         self._auto_commit = auto_commit
         self._open_backend = open_backend or (lambda task, stores: MemoryBackend(stores))
@@ -85,7 +85,7 @@ class TopologyTestDriver:
         self._label = -1
         """The highest label so far; also used for what timers and commits emit."""
         self._labels: dict[TopicPartition, list[int]] = {}
-        """Of each input partition's records, by offset."""
+        """The labels of each input partition's records, by offset."""
         self._held: list[tuple[int, str, int, Record]] | None = None
         """Label, topic, partition and record of pending records; ``None``: there are none."""
         self._dropped: Counter[str] = Counter()
@@ -393,7 +393,7 @@ class TopologyTestDriver:
         return [r for _, r in self.read_caused(topic)]
 
     def read_caused(self, topic: str) -> list[tuple[int, Record]]:
-        """The same with the label of the piped record, or of the clock's move, that each was caused by."""
+        """The outputs, each with the label of the piped record, or of the clock's move, that each was caused by."""
         keys, values = self._sink_serdes(topic)
         key, value = f"a key of topic {topic}", f"a value of topic {topic}"
         out = [
@@ -404,7 +404,7 @@ class TopologyTestDriver:
         return out
 
     def read_raw(self, topic: str) -> list[Record]:
-        """The same as bytes; any topic, the dead letter topic too."""
+        """The outputs as bytes; of any topic, the dead letter topic too."""
         return [r for _, r in self._outputs.pop(topic, deque())]
 
     def read_sink(self, name: str) -> list[Any]:

@@ -1,4 +1,4 @@
-"""What happens at failpoints, as the environment asks: ``PENSTOCK_FAILPOINTS="commit.sent=kill@3;restore.opened=sleep:2"``.
+"""Actions at failpoints, as the environment asks: ``PENSTOCK_FAILPOINTS="commit.sent=kill@3;restore.opened=sleep:2"``.
 
 ``NAME=ACTION@N`` acts at the nth passage (without ``@N``: the first). ``kill`` and ``stop`` send the process SIGKILL and
 SIGSTOP; ``sleep:SECONDS`` waits; ``raise`` raises an error that nothing expects, ``raise:abortable`` one that aborts a

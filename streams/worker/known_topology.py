@@ -1,5 +1,5 @@
-"""What a worker compares its topology with before it makes any topic: the record in the log, the one in its state folder,
-and the changelogs that committed positions count on."""
+"""A worker's checks of its topology before it makes any topic: against the record in the log, the one in its state
+folder, and the changelogs that committed positions count on."""
 
 from __future__ import annotations
 

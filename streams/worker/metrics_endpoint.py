@@ -1,4 +1,4 @@
-"""What a process serves over HTTP: ``/metrics`` for Prometheus, ``/health`` and ``/ready`` for whatever runs the
+"""The pages that a process serves over HTTP: ``/metrics`` for Prometheus, ``/health`` and ``/ready`` for whatever runs the
 process.
 
 Off unless a port is set. Listens on the loopback interface by default, because keys of users' records are among the
@@ -34,7 +34,7 @@ _HEADERS: Final = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "X-Content-Type-Options": "nosniff",
 }
-"""Of every answer: nothing keeps it, and no page shows it or takes it for something else."""
+"""Headers of every answer: nothing keeps it, and no page shows it or takes it for something else."""
 
 
 class Report(NamedTuple):

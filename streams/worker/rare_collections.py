@@ -21,7 +21,7 @@ stays."""
 _lock = threading.Lock()
 _asked: Counter[int] = Counter()
 _before: tuple[int, int, int] = (0, 0, 0)
-"""What the process had before the first worker. Holds while ``_asked`` has entries."""
+"""The thresholds that the process had before the first worker. Valid while ``_asked`` has entries."""
 
 
 @contextmanager

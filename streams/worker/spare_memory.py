@@ -25,7 +25,7 @@ WORTH_RECORDS = 20_000
 
 ARENAS = 2
 _M_ARENA_MAX = -8
-"""Of ``malloc.h``."""
+"""A constant of ``malloc.h``."""
 
 
 @lru_cache(maxsize=1)

@@ -117,7 +117,7 @@ class _Child:
 
 
 def _command(argv: Sequence[str], partitions: Sequence[int] | None) -> list[str]:
-    """The same command for one process: with its own share of the partitions, and with ``--processes 1`` as last
+    """The command of one process: with its own share of the partitions, and with ``--processes 1`` as last
     argument, which overrides earlier ones: a process that supervised others would start them without end."""
     out: list[str] = []
     skip = False

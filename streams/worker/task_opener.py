@@ -435,7 +435,7 @@ class TaskOpener:
 
 
 def epoch_of(consumer: LogConsumer, partition: TopicPartition) -> int:
-    """Of the partition's leader, -1 if unknown."""
+    """The epoch of the partition's leader, -1 if unknown."""
     return consumer.leader_epochs([partition]).get(partition, -1)
 
 

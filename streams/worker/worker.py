@@ -402,7 +402,7 @@ class Worker:
         )
 
     def _when_joined(self, owner: str, layout: TopicLayout) -> Callable[[Sequence[TopicPartition], bool], None]:
-        """What a worker of the group does before it takes partitions."""
+        """The steps of a worker of the group before it takes partitions."""
         s = self.settings
         fence = FixedFence(
             self._inputs(layout),

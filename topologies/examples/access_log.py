@@ -45,7 +45,7 @@ def hits_per_ip(source: str = "access-log", output: str = "hits") -> Topology:
 
 
 def hits_by_count(source: str = "access-log", output: str = "hits-by-count") -> Topology:
-    """The same, most hits first within each second, equal ones by address."""
+    """The hits of each address in each second, most first, equal ones by address."""
     builder = StreamsBuilder("access-log-by-count")
     counts = _hits(builder, source).reduce_by_key(_add)
     counts.transform(lambda pairs: sorted(pairs, key=lambda pair: (-pair[1], pair[0]))).to(output)

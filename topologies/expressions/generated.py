@@ -93,7 +93,7 @@ class ExpressionWriter:
         """Keeps expressions alive, so that no two have one ``id``."""
 
     def function(self, parameters: tuple[str, ...], result: str, reference: Callable[..., Any]) -> Callable[..., Any]:
-        """What was written, as a function that gives the variable ``result``."""
+        """Compile what was written into a function that returns the variable ``result``."""
         return self.source.function(", ".join(parameters), result, reference, self._reads.start)
 
     def given(self, e: Field, text: str) -> None:
@@ -174,14 +174,14 @@ class ExpressionWriter:
         return " or ".join(f"{name} is None" for name in dict.fromkeys(names) if name not in self.source.never_null)
 
     def _strict(self, text: str, *names: str, may_be_null: bool = True) -> str:
-        """What the text computes, but null where a variable is."""
+        """Write the text's result, but null where a variable is."""
         test = self._null_test(*names)
         if test:
             return self._set(f"None if {test} else {text}")
         return self._set(text, never_null=not may_be_null)
 
     def _unless_null(self, owner: str | None, then: Callable[[], str]) -> str:
-        """What ``then`` writes, but null where the variable is."""
+        """Write what ``then`` writes, but null where the variable is."""
         if owner is None or owner in self.source.never_null:
             return then()
         made = self.source.variable()

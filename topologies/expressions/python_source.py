@@ -30,7 +30,7 @@ class PythonSource:
         self.constants: dict[str, Any] = {}
         """The objects behind the names ``c0``, ``c1`` …"""
         self._known: list[dict[Hashable, str]] = [{}]
-        """What has been computed, innermost block last: a variable is only visible where it was set."""
+        """The expressions computed so far, innermost block last: a variable is only visible where it was set."""
         self._count = 0
         self.never_null: set[str] = set()
         """Variables and constants that cannot be ``None``."""

@@ -50,7 +50,7 @@ class Plan:
     """The input mode of each operator per in port; of a source, for its topic."""
 
     def needed(self, index: int) -> RequiredColumns | None:
-        """What is required of a source's records, in columns; ``None``: it emits them as lists."""
+        """The columns that are required of a source's records; ``None``: it emits them as lists."""
         lonely = len(self.groups[self.group_of[index]]) == 1
         return self.input_modes[index][0].needs if lonely and not self.specs[index].in_ports else None
 

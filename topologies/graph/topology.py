@@ -71,7 +71,7 @@ class Topology:
     declared: Mapping[str, str] = dataclasses.field(default_factory=dict, compare=False)
     """Where operators were declared, as ``FILE:LINE`` of the user's code: for messages alone."""
     on_error: Mapping[str, OnError] = dataclasses.field(default_factory=dict)
-    """What operators do with records that fail in them, where it is not what the application's policies say."""
+    """The policies of operators for records that fail in them, where they differ from the application's."""
 
     def children(self, operator: str) -> list[tuple[int, str, int]]:
         """``(out port, child, in port)`` in the order in which records visit the children."""

@@ -104,5 +104,5 @@ class Sink(ABC):
         worker."""
 
     def describe(self) -> str:
-        """What it writes to, in a few words without secrets."""
+        """Describe what it writes to, in a few words without secrets."""
         return type(self).__name__

@@ -1,4 +1,4 @@
-"""What one source or operator does with a record that fails there: its own policy instead of the application's."""
+"""The policy of one source or operator for a record that fails there, instead of the application's."""
 
 from __future__ import annotations
 

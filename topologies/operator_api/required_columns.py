@@ -17,7 +17,7 @@ from collections.abc import Iterable
 
 @dataclasses.dataclass(frozen=True)
 class RequiredColumns:
-    """What is required of the records of an edge. ``key``: their keys. ``fields``: these fields of their values, as
+    """The requirements on the records of an edge. ``key``: their keys. ``fields``: these fields of their values, as
     columns. ``value``: the values themselves, of some of the records or all; ``listed``: of all of them, as Python
     objects, at once. Whether a value is null is always known."""
 

@@ -256,7 +256,7 @@ class Pattern:
         return f"{' '.join(s.shape() for s in self.stages)} {self.skip}"
 
     def with_conditions(self, change: Callable[[User], User]) -> Pattern:
-        """The same with the users' conditions changed, those in groups included."""
+        """This pattern with the users' conditions changed, those in groups included."""
 
         def changed(stage: Stage) -> Stage:
             return dataclasses.replace(

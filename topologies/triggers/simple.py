@@ -157,7 +157,7 @@ def default_trigger() -> Trigger:
 
 
 def event_time() -> Trigger:
-    """The same under Flink's name."""
+    """``after_processing_time`` under Flink's name."""
     return AtWindowEnd()
 
 

@@ -1,4 +1,4 @@
-"""What every kind of window has in common."""
+"""The base of all kinds of windows."""
 
 from __future__ import annotations
 

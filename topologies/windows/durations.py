@@ -34,7 +34,7 @@ def duration_ms(value: Duration) -> int:
 
 
 def offset_ms(value: Duration) -> int:
-    """The same for a shift, which may be negative: ``-100``, ``"-15m"``, ``-timedelta(minutes=15)``."""
+    """Milliseconds of a shift, which may be negative: ``-100``, ``"-15m"``, ``-timedelta(minutes=15)``."""
     if isinstance(value, timedelta):
         return _whole_ms(value)
     if isinstance(value, int) and not isinstance(value, bool):

@@ -48,7 +48,7 @@ class Piece:
 
 @dataclasses.dataclass(frozen=True)
 class PieceJob:
-    """What all pieces need. ``settings`` may hold secrets, and are never shown. ``outputs``: see ``WorkBounds``.
+    """Values that all pieces need. ``settings`` may hold secrets, and are never shown. ``outputs``: see ``WorkBounds``.
     ``repository``: where snapshots of the stores go; ``None``: none are made."""
 
     topology: ShippedTopology
@@ -59,7 +59,7 @@ class PieceJob:
 
 @dataclasses.dataclass(frozen=True)
 class PieceReport:
-    """What a piece did. ``snapshots`` are uploaded and not published."""
+    """The result of a piece. ``snapshots`` are uploaded and not published."""
 
     piece: Piece
     records: int

@@ -37,7 +37,7 @@ class Rounds:
         self._announced: set[tuple[int, ...]] = set()
 
     def pieces(self, level: tuple[int, ...]) -> list[Piece]:
-        """What this level has to do now, the largest first."""
+        """The pieces of work of this level, the largest first."""
         inputs = {n: self.inputs(n) for n in level}
         asked = [tp for mine in inputs.values() for tp in mine]
         starts = self._starts(asked)

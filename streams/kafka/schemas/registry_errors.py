@@ -19,7 +19,7 @@ def translated(
     doing: Literal["reading", "writing"],
     latest_version: Callable[[], int | None] = lambda: None,
 ) -> PenstockError:
-    """What to raise from an error that was met while reading or writing a value of the subject. ``latest_version`` asks the
+    """The error to raise for one that was met while reading or writing a value of the subject. ``latest_version`` asks the
     registry for that of the subject, where the error has to name it."""
     if isinstance(error, PenstockError):
         return error

@@ -94,7 +94,7 @@ def _items(options: Options) -> tuple[tuple[str, Any], ...]:
 
 @dataclass(frozen=True)
 class _Coder:
-    """What a process needs to open its serializer and deserializer, which it does once for equal ones."""
+    """The values from which a process opens its serializer and deserializer, once for equal ones."""
 
     url: str
     config: tuple[tuple[str, Any], ...] = field(repr=False)

@@ -22,7 +22,7 @@ AVRO_KINDS = (
     decimal.Decimal,
     uuid.UUID,
 )
-"""What Avro's library reads and writes as it is, by logical types."""
+"""The types that Avro's library reads and writes as they are, by logical types."""
 
 
 @dataclass(frozen=True)

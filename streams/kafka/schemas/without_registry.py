@@ -122,7 +122,7 @@ def _avro_of(schema: str) -> tuple[Any, str]:
 
 @functools.lru_cache(maxsize=1_000)
 def _json_of(schema: str) -> Callable[[Any], None]:
-    """What raises if a value does not fit the schema."""
+    """A function that raises if a value does not fit the schema."""
     validators = needed("jsonschema.validators")
     try:
         parsed = json.loads(schema)

@@ -130,7 +130,7 @@ class Application:
         partitions: Sequence[int] | None = None,
         columns: Sequence[str] | None = None,
     ) -> TopicRequest:
-        """What ``topic`` reads. Raises ``SettingsError``."""
+        """The request of ``topic``. Raises ``SettingsError``."""
         return TopicRequest(
             cluster=self._reached(),
             topic=topic,
@@ -151,7 +151,7 @@ class Application:
         partitions: Sequence[int] | None = None,
         columns: Sequence[str] | None = None,
     ) -> ChangelogRequest:
-        """What ``changelog`` reads. Raises ``SettingsError``."""
+        """The request of ``changelog``. Raises ``SettingsError``."""
         topic = changelog_topic(self.application_id, store_of(load_topology(self.topology), store))
         return ChangelogRequest(
             cluster=self._reached(),
@@ -165,7 +165,7 @@ class Application:
     def store_request(
         self, store: str, *, as_of: str = "committed", columns: Sequence[str] | None = None
     ) -> StoreRequest:
-        """What ``store`` reads. Raises ``SettingsError``, and ``IncompatibleError`` where the changelog no longer holds
+        """The request of ``store``. Raises ``SettingsError``, and ``IncompatibleError`` where the changelog no longer holds
         what is needed."""
         return StoreRequest(
             cluster=self._reached(),

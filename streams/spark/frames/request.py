@@ -1,4 +1,4 @@
-"""What to read, decided by the driver and shipped to the executors: one value that can be pickled."""
+"""The data to read, decided by the driver and shipped to the executors: one value that can be pickled."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class TopicRequest(_Carried):
 
     @property
     def schema(self) -> pa.Schema:
-        """Of the columns."""
+        """The schema of the columns."""
         return self._columns.schema
 
     @property
@@ -105,7 +105,7 @@ class ChangelogRequest(_Carried):
 
     @property
     def schema(self) -> pa.Schema:
-        """Of the columns."""
+        """The schema of the columns."""
         return self._columns.schema
 
     @property
@@ -145,7 +145,7 @@ class StoreRequest(_Carried):
 
     @property
     def schema(self) -> pa.Schema:
-        """Of the columns."""
+        """The schema of the columns."""
         return self._columns.schema
 
     @property
@@ -258,6 +258,6 @@ def packed(request: Request) -> str:
 
 
 def unpacked(text: str) -> Request:
-    """What ``packed`` gave."""
+    """Read the text that ``packed`` wrote."""
     request: Request = cloudpickle.loads(base64.b64decode(text))
     return request

@@ -45,7 +45,7 @@ class PenstockDataSource(DataSource):
         return schema
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """Of the ranges as they are now."""
+        """A reader of the ranges as they are now."""
         return _Reader(self._request)
 
 

@@ -57,7 +57,7 @@ class WriteResult:
 
 @dataclasses.dataclass(frozen=True)
 class _Job:
-    """What the tasks need. May hold secrets, so it is never shown."""
+    """Values that the tasks need. May hold secrets, so it is never shown."""
 
     name: str
     topic: str

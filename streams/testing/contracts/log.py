@@ -9,7 +9,7 @@ from penstock.streams.testing.contracts.log_transactions import LogTransactionsC
 
 
 class LogContract(LogRecordsContract, LogPositionsContract, LogGroupsContract, LogTransactionsContract):
-    """What every log promises. Subclass it, with a fixture ``world`` that gives a ``World`` and closes it::
+    """The contract of every log. Subclass it, with a fixture ``world`` that gives a ``World`` and closes it::
 
     class TestMyLog(LogContract):
         @pytest.fixture

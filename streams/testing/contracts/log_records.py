@@ -1,4 +1,4 @@
-"""What is written is what is read: columns, partitions, nulls, headers, timestamps, limits."""
+"""Records are read as they were written: columns, partitions, nulls, headers, timestamps, limits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the contract of a log asks of the log that is tested."""
+"""The log under test, as its contract uses it."""
 
 from __future__ import annotations
 

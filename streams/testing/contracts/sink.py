@@ -25,7 +25,7 @@ Content = dict[str, list[int]]
 
 
 class SinkContract(ABC):
-    """What every sink promises. Subclass it, and say how one is made and what it holds::
+    """The contract of every sink. Subclass it, and say how one is made and what it holds::
 
         class TestMySink(SinkContract):
             def sink(self):
@@ -40,8 +40,8 @@ class SinkContract(ABC):
 
     @abstractmethod
     def contents(self) -> Content:
-        """What the sink holds: by key, the numbers in the order of their arrival, or the last one if a row replaces the one
-        before it."""
+        """The rows that the sink holds: by key, the numbers in the order of their arrival, or the last one if a row replaces
+        the one before it."""
 
     @pytest.fixture(autouse=True)
     def _own_folder(self, tmp_path: Any) -> None:
@@ -73,7 +73,7 @@ class SinkContract(ABC):
         writer.close()
 
     def expected(self, stop: int) -> Content:
-        """What it holds after the records before this offset."""
+        """The rows that it holds after the records before this offset."""
         return expected(stop, folds=self.folds)
 
     folds = True
@@ -81,7 +81,7 @@ class SinkContract(ABC):
 
 
 class ExactlyOnceSinkContract(SinkContract):
-    """What a sink promises that keeps positions. Each row of a partition is applied once, by any of its writers."""
+    """The contract of a sink that keeps positions. Each row of a partition is applied once, by any of its writers."""
 
     def test_a_new_partition_begins_at_the_start_that_it_is_given(self) -> None:
         writer = self.sink().open(OF, 3)
@@ -209,7 +209,7 @@ def rows_of(sink: Sink, first: int, stop: int) -> SinkRows:
 
 
 def expected(stop: int, *, folds: bool) -> Content:
-    """What a sink holds after the records before an offset."""
+    """The rows that a sink holds after the records before an offset."""
     out: Content = {}
     for n in range(stop):
         if folds:

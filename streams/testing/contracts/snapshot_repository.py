@@ -71,7 +71,7 @@ def published(repository: SnapshotRepository, folder: Path, offset: int, **kwarg
 
 
 class SnapshotRepositoryContract:
-    """What every repository promises. Subclass it, with a fixture ``world`` that gives a ``RepositoryWorld``."""
+    """The contract of every repository. Subclass it, with a fixture ``world`` that gives a ``RepositoryWorld``."""
 
     def test_an_empty_repository_has_nothing(self, world: RepositoryWorld) -> None:
         repository = world.open()

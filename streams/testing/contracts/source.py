@@ -14,7 +14,7 @@ _BATCHES_MAX = 10_000
 
 
 class SourceContract(ABC):
-    """What every source promises that keeps positions. Subclass it, and say how one is made::
+    """The contract of every source that keeps positions. Subclass it, and say how one is made::
 
         class TestMySource(SourceContract):
             def source(self):

@@ -54,7 +54,7 @@ class Unknown:
 
 
 class StateBackendContract(ABC):
-    """What every ``StateBackend`` promises. Subclass it, and say how one is opened::
+    """The contract of every ``StateBackend``. Subclass it, and say how one is opened::
 
     class TestMyBackend(StateBackendContract):
         def open(self, folder, stores):
@@ -223,7 +223,7 @@ def check_reads(
 
 
 class DurableBackendContract(StateBackendContract):
-    """What a backend promises that a worker opens for its tasks (``Worker(…, open_backend=…)``)."""
+    """The contract of a backend that a worker opens for its tasks (``Worker(…, open_backend=…)``)."""
 
     @abstractmethod
     def open(self, folder: Path, stores: Sequence[StoreSpec]) -> DurableBackend:

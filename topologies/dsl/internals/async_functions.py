@@ -82,7 +82,7 @@ def _serde_of_answers(form: AnswerUse, behind: Flow, name: str) -> Serde[Any]:
 
 
 def _serde_of_children(key: Serde[Any] | None, value: Serde[Any]) -> Serde[Any]:
-    """Of a list of values, or with ``key`` of a list of pairs: each by its serde, nulls kept."""
+    """The serde of a list of values, or with ``key`` of a list of pairs: each by its serde, nulls kept."""
 
     def parts(child: Any) -> list[bytes | None]:
         if key is None:

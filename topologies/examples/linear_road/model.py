@@ -36,7 +36,7 @@ _FIELDS = "type time vid speed xway lane dir seg pos qid s_init s_end dow tod da
 INPUT = _integers(*_FIELDS.split())
 """Unused fields of a line are -1. The record's key is the car (``vid``) as text."""
 FORMER_TOLLS = _integers("vid", "day", "xway", "toll")
-"""What a car paid on a former day (1: yesterday). The record's key is ``<vid>-<day>-<xway>``."""
+"""The toll that a car paid on a former day (1: yesterday). The record's key is ``<vid>-<day>-<xway>``."""
 
 # ``emit`` is the wall-clock time, in milliseconds, at which the line was made.
 TOLL = _integers("type", "vid", "time", "emit", "lav", "toll")

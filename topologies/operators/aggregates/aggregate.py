@@ -132,7 +132,7 @@ class AggregateOperator(Operator):
         return keys
 
     def out_keys_of_columns(self) -> OutKeys | None:
-        """The same for updates by columns; ``None``: records keep their keys."""
+        """The keys of updates by columns; ``None``: records keep their keys."""
         return None
 
     # -- records -------------------------------------------------------------------------------------------------

@@ -50,7 +50,7 @@ class Fold:
         return self.adders[port](key, (value, ts) if self.timed else value, aggregate)
 
     def shown(self, aggregate: Any) -> Any:
-        """What is emitted of an aggregate."""
+        """The value to emit for an aggregate."""
         return aggregate if self.result is None or aggregate is None else self.result(aggregate)
 
 

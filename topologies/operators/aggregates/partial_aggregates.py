@@ -105,7 +105,7 @@ class CountPartials(PartialAggregates):
 
 
 class TalliedPartials(CountPartials):
-    """The same in the compiled part: a record costs 15 to 30 ns, and no key becomes an object."""
+    """Partial aggregates in the compiled part, where no key becomes an object."""
 
     def __init__(self, serde: Serde[Any], module: ModuleType) -> None:
         super().__init__()

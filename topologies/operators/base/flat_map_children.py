@@ -35,7 +35,7 @@ class ChildRecords(ColumnBatch):
         return self._keys
 
     def replace(self, *, keys: list[Any] | Column | None = None, values: list[Any] | Column | None = None) -> Batch:
-        """The same."""
+        """These children with other keys or values."""
         if isinstance(keys, Column) or isinstance(values, Column):
             return super().replace(keys=keys, values=values)
         out = ChildRecords(

@@ -109,7 +109,7 @@ def _count(accs: list[Any], array: NDArray[Any], numbers: Places, part: Part) ->
 
 
 def _total(accs: list[Any], array: NDArray[Any], numbers: Places, part: Part) -> list[Any] | None:
-    """Of ``(count, sum)``, of finite numbers alone."""
+    """Folds ``(count, sum)``, of finite numbers alone."""
     if any(len(acc) != 2 for acc in accs):
         return None
     totals = [total for _, total in accs]
@@ -137,7 +137,7 @@ def _far_from_bounds(totals: list[int], array: NDArray[Any]) -> bool:
 
 def _extreme(best_at: Callable[..., None]) -> Callable[..., list[Any] | None]:
     def fold(accs: list[Any], array: NDArray[Any], numbers: Places, part: Part) -> list[Any] | None:
-        """Of ``()`` or ``(value,)``."""
+        """Folds ``()`` or ``(value,)``."""
         if array.dtype == np.float64:
             if bool((np.isnan(array) | (array == 0)).any()):
                 return None

@@ -24,7 +24,7 @@ _SPREAD_MAX = 1 << 20
 
 
 class Opened(NamedTuple):
-    """Of each record the windows that are still open: ``counts`` (none: 0 or less) from ``firsts`` on, an advance apart.
+    """The windows of each record that are still open: ``counts`` (none: 0 or less) from ``firsts`` on, an advance apart.
     ``outside``: it has no window at all."""
 
     firsts: Ints
@@ -32,7 +32,7 @@ class Opened(NamedTuple):
     outside: Mask
 
     def at(self, places: Places | slice) -> Opened:
-        """The same of some of the records."""
+        """The windows of some of the records."""
         return Opened(self.firsts[places], self.counts[places], self.outside[places])
 
 

@@ -84,7 +84,7 @@ class PerKey:
         entries runs without a loop in Python."""
 
     def column(self, met: Met) -> CodedColumn | None:
-        """What the joiner makes of the records' rows. ``None``: row by row, also when it fails for a row."""
+        """The joiner's results for the records' rows. ``None``: row by row, also when it fails for a row."""
         often = len(met.store_keys) * _REPEATED < len(met.batch)
         results = self._kept(met) if often else self._of(met.entries)
         return None if results is None else CodedColumn(met.numbers.astype(np.int32), results)

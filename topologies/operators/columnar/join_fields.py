@@ -85,11 +85,11 @@ class JoinedFields:
         return self._made(met.batch, lambda name: self._right[name].column(met))
 
     def with_rows(self, batch: Batch, rows: Column) -> Batch | None:
-        """The same of records and the rows that they have met, where ``whole_rows``."""
+        """The results for records and the rows that they have met, where ``whole_rows``."""
         return self._made(batch, lambda name: rows)
 
     def with_columns(self, batch: Batch, right: Mapping[str, Column]) -> Batch | None:
-        """The same of records and what the joiner makes of the rows that they have met."""
+        """The results for records and what the joiner makes of the rows that they have met."""
         return self._made(batch, right.__getitem__)
 
     def _made(self, batch: Batch, right: Callable[[str], Column | None]) -> Batch | None:

@@ -42,7 +42,7 @@ class RowFields:
         return None if failed else ParsedColumn(found.raw, found.serde, columns, found.raw.nulls)
 
     def columns(self, batch: Batch, rows: ParsedColumn) -> dict[str, Column] | None:
-        """What the expressions, by name, give for records that have met these rows, of which none is null. ``None``: row
+        """Results of the expressions, by name, for records that have met these rows, of which none is null. ``None``: row
         by row, also where one raises."""
         met = batch.replace(values=rows)
         out: dict[str, Column] = {}

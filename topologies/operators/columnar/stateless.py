@@ -48,7 +48,7 @@ def reads(fn: Any) -> RequiredColumns | str:
 
 
 def reads_of(e: Expression, fn: ExpressionFunction) -> RequiredColumns | str:
-    """The same of a part of the function's expression."""
+    """As ``reads``, of a part of the function's expression."""
     kind = fn.scope.value.kind
     needed = NO_COLUMNS
     owned: set[int] = set()

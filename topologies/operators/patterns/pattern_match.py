@@ -104,7 +104,7 @@ class _MatchPatternOperator(RowOperator):
         self._at_once = spec.in_arrival_order
         self._most, self._when_full = spec.max_partial_matches, spec.when_full
         self._due: list[tuple[int, int, bytes]] = []
-        """What is left to do up to ``_until_ms``, while a watermark is worked off."""
+        """The work left up to ``_until_ms``, while a watermark is worked off."""
         self._until_ms: int | None = None
 
     # -- records -------------------------------------------------------------------------------------------------

@@ -92,7 +92,7 @@ class _Timer:
 
 
 class ProcessorContext(Generic[KOut, VOut]):
-    """What a processor may use. Time, stores and outputs come only from here: no clock, no randomness."""
+    """The services that a processor may use. Time, stores and outputs come only from here: no clock, no randomness."""
 
     def __init__(self, ctx: OperatorContext, spec: ProcessorSpec) -> None:
         self._ctx = ctx

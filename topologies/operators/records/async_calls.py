@@ -17,8 +17,8 @@ from penstock.topologies.operators.base.flat_map_children import children_of
 from penstock.topologies.operators.records.external_lookup import answers_of
 
 AnswerUse = Literal["values", "keep", "drop", "flat_map", "flat_map_values", "effect"]
-"""What the answer is: the new value; whether to keep, or to drop, the record; its children as pairs, or as values under its
-key; nothing."""
+"""The use of an answer: as the new value; whether to keep, or to drop, the record; as its children in pairs, or in
+values under its key; none."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -38,7 +38,7 @@ class AsyncCallSpec(OperatorSpec):
         return _AsyncCallOperator(ctx, self)
 
     def details(self) -> dict[str, Any]:
-        """What the answer is, and how it calls."""
+        """The use of the answer, and how it calls."""
         call = self.call
         order = "by key" if call.ordered_by_key else "none"
         return {

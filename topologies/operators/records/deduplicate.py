@@ -93,7 +93,7 @@ class _DeduplicateOperator(RowOperator):
         return tuple([s for s in spans if now_ms - s[2] <= self._keep_ms])
 
     def _forget(self, now_ms: int) -> None:
-        """Drop the keys of which nothing is remembered; one timer a key, set again for those that have come again."""
+        """Drop keys whose spans are all over. Each key has one timer, which is set again while it has spans."""
         for _, name in self._timers.due(now_ms):
             found = self._state.get(name)
             left = () if found is None else self._remembered(found[0], now_ms)

@@ -47,7 +47,7 @@ PER_RECORD = (
     PeekSpec,
     SelectKeySpec,
 )
-"""What these emit follows from one input record."""
+"""Operators whose outputs each follow from one input record."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -64,7 +64,7 @@ class ExternalSinkSpec(OperatorSpec):
         return ExternalSinkOperator(ctx, self.sink)
 
     def details(self) -> dict[str, Any]:
-        """What it writes to."""
+        """The sink that it writes to."""
         return {"to": self.sink.describe()}
 
 

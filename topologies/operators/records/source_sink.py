@@ -205,7 +205,7 @@ class _TableSourceOperator(Operator):
         self.ctx.emit(changes)
 
     def _olds(self, keys: list[Any], raw_values: list[Any], values: list[Any]) -> list[Any]:
-        """What each key's row was before its record: what the store holds, or the key's record before it."""
+        """The row of each key before its record: what the store holds, or the key's record before it."""
         state = self._state
         state.load(keys)
         before: dict[bytes, Any] = {}

@@ -42,7 +42,7 @@ class TableView(Protocol):
 
     @property
     def stores(self) -> tuple[StoreSpec, ...]:
-        """What it reads."""
+        """The stores that it reads."""
 
     def open(self, state: Callable[[str], KeyValueStoreView]) -> TableRows:
         """The rows in one task, whose stores ``state`` gives."""

@@ -123,7 +123,7 @@ _SLIDING = packed("buffer-of-policies", tuple[int, int, Number, bool, int, tuple
 
 
 class _EvictingOperator(RowOperator):
-    """What both kinds share: time, and folding."""
+    """The common part of both kinds: time, and folding."""
 
     spec: EvictingAggregateSpec
 

@@ -51,7 +51,7 @@ def pays(spec: WindowAggregateSpec) -> bool:
 
 
 def by_panes(spec: WindowAggregateSpec) -> PaneAggregateSpec:
-    """The same operator by panes."""
+    """The form of this operator that works by panes."""
     windows = cast(HoppingWindows, spec.windows)
     store = spec.store
     panes = dataclasses.replace(
@@ -191,7 +191,7 @@ class _InversePaneAggregateOperator(PaneAggregateOperator):
         return done
 
     def _before(self, store_keys: list[bytes], earliest: int) -> dict[bytes, tuple[Any, int] | None]:
-        """What the panes of the last window hold that records are to go into."""
+        """The contents of those panes of the last window that the records go into."""
         last = self.floor - self._advance_ms
         if last < self._first or earliest >= last + self._size:
             return {}

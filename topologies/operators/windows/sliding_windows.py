@@ -140,19 +140,19 @@ class _Around:
         return left[1] if left[1] < self._ts else None
 
     def _last_start(self) -> int | None:
-        """Of the windows around the record the last, which of records before it holds none. Its left window is not meant,
-        unless the record is early."""
+        """The start of the last window around the record, which holds no earlier records. The record's left window
+        counts only if the record is early."""
         last = next(reversed(self.found), None)
         return None if last == self._left and not self._early else last
 
     def right(self) -> tuple[Any, int]:
-        """What the record's right window holds: what the last window around it held."""
+        """The contents of the record's right window: those of the last window around it."""
         last = self._last_start()
         assert last is not None
         return self._index.get(self._data, (last, b""))
 
     def made_of(self, start: int) -> tuple[Any, int]:
-        """What a window that the record makes holds without it: aggregate (``None``: nothing) and last record."""
+        """The contents, without the record, of a window that it makes: aggregate (``None``: nothing) and last record."""
         former = self._former
         if start == self._left and former is not None and former[1] >= start:
             return former

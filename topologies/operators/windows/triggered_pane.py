@@ -108,7 +108,7 @@ class Panes:
         return max(ts, 0)
 
     def to_take_back(self, window: OpenWindow, pane: Pane, tombstones: bool) -> list[Emitted]:
-        """What must be remembered of an emitted pane."""
+        """The part of an emitted pane that must be remembered."""
         if not self.retracts:
             keep = tombstones and not self._discards and pane.value is not None
             return [Emitted(window.start, window.end, None, 0, b"")] if keep else []

@@ -56,7 +56,7 @@ LATE = 1
 _NEVER_MS = -(1 << 62)
 """Below any watermark."""
 _WALL, _FIRE, _CLOSE = b"\x00", b"\x01", b"\x02"
-"""What a timer is for; at one time all windows fire before any closes."""
+"""The purposes of timers; at one time all windows fire before any closes."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

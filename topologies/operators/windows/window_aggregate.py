@@ -66,7 +66,7 @@ class WindowAggregateOperator(ClosingAggregateOperator):
         self._first_start = min(at_zero[0][0], 0) if at_zero else 0
         """The start of what is stored under start 0."""
         self._least_start = NO_WINDOW_MS + 1
-        """What is found to start before it has no window."""
+        """Records whose window would start before this have none."""
         self._around = (0, 0)
         """A window whose timestamps need not be looked up again."""
 
@@ -122,7 +122,7 @@ class WindowAggregateOperator(ClosingAggregateOperator):
         return [max(s, 0) for s in starts] if self._first_start < 0 else starts
 
     def entry_columns(self, batch: ColumnBatch, starts: Ints) -> tuple[Ints, int]:
-        """The same of columns, and what the starts of entries are multiples of, from the first one on."""
+        """The entries of columns, and what their starts are multiples of, from the first one on."""
         return starts, self._windows.step_ms or 1
 
     def _store_keys(self, starts: list[int], keys: list[Any]) -> list[bytes]:

@@ -38,7 +38,7 @@ ClosingTime = Literal["stream_time", "watermark", "wall"]
 
 
 def clock_of(request: Aggregation) -> ClosingTime:
-    """What closes the windows of a request."""
+    """The clock that closes the windows of a request."""
     assert request.windows is not None
     if request.windows.time == "processing":
         return "wall"
@@ -69,7 +69,7 @@ class ClosingAggregateSpec(AggregateSpec):
     lag_ms: int | None = None
 
     def input_times(self) -> InputTimes | None:
-        """Of a new operator."""
+        """The input times of a new operator."""
         return None if self.lag_ms is None else InputTimes(self.in_ports, self.lag_ms)
 
     def input_mode(self, port: int, out: Sequence[RequiredColumns]) -> InputMode:
@@ -135,7 +135,7 @@ class ClosingAggregateOperator(AggregateOperator):
         raise AssertionError(type(self).__name__)
 
     def take_columns(self, port: int, batch: ColumnBatch) -> Batch | None:
-        """The same by columns, as ``process_columns`` has it."""
+        """Take records by columns, as ``process_columns`` does."""
         return batch
 
     def closed(self, before: int, order: int) -> None:
@@ -165,7 +165,7 @@ class ClosingAggregateOperator(AggregateOperator):
 
     @contextmanager
     def firmly(self, order: int) -> Iterator[None]:
-        """What fails here fails for no record that could be skipped: it stops the task."""
+        """An error inside the block belongs to no record that could be skipped: it stops the task."""
         try:
             yield
         except Exception as exc:

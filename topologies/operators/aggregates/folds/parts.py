@@ -13,7 +13,7 @@ from penstock.topologies.operators.columnar.hopping import spread_columns
 
 
 class PartColumns:
-    """Of aggregates that are tuples of their expressions' accumulators."""
+    """Folds of aggregates that are tuples of their expressions' accumulators."""
 
     def __init__(self, state: KeyValueStoreView, parts: PartFolds, init: Callable[[], Any]) -> None:
         self._state = state

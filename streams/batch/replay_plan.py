@@ -72,13 +72,7 @@ def plan_replay(
     if recompute and savepoint is not None:
         _refuse_in_flight(topology, application_id)
     counts, tasks = _layout(topology, application_id, cluster, recompute)
-    inputs = [
-        TopicPartition(topology.source(n).topic_name(application_id), p)
-        for sub in topology.subtopologies
-        for n in sub.sources
-        for p in range(tasks[sub.number])
-        if not (recompute and topology.source(n).internal)
-    ]
+    inputs = _inputs(topology, application_id, tasks, recompute)
     known = cluster.committed(inputs)
     until, _ = _end_savepoint(application_id, to, repository)
     committed = known if to == "committed" else (until.committed() if until is not None else {})
@@ -89,11 +83,14 @@ def plan_replay(
         )
     begins = savepoint.committed() if savepoint is not None else {}
     ends = cluster.ends(inputs)
-    if isinstance(from_, str):
-        firsts = {tp: begins[tp].offset if tp in begins else _first(known.get(tp), ends[tp]) for tp in inputs}
-    else:
-        firsts = {tp: min(max(from_.get(tp, ends[tp][1]), ends[tp][0]), ends[tp][1]) for tp in inputs}
-    ranges = {tp: _range(tp, ends[tp], firsts[tp], to, committed) for tp in inputs}
+    ranges: dict[TopicPartition, tuple[int, int]] = {}
+    for tp in inputs:
+        begin, end = ends[tp]
+        if isinstance(from_, str):
+            first = begins[tp].offset if tp in begins else _first(known.get(tp), (begin, end))
+        else:
+            first = min(max(from_.get(tp, end), begin), end)
+        ranges[tp] = _range(tp, (begin, end), first, to, committed)
     ids = [TaskId(s.number, p) for s in topology.subtopologies for p in range(tasks[s.number])]
     starts: dict[TaskId, Mapping[str, tuple[int, CommitMetadata]]] = {}
     for task in ids:
@@ -122,6 +119,17 @@ def plan_replay(
         savepoint=savepoint,
         until=until,
     )
+
+
+def _inputs(topology: Topology, application_id: str, tasks: Mapping[int, int], recompute: bool) -> list[TopicPartition]:
+    """The partitions that are read; with ``recompute`` without those of repartition topics."""
+    return [
+        TopicPartition(topology.source(n).topic_name(application_id), p)
+        for sub in topology.subtopologies
+        for n in sub.sources
+        for p in range(tasks[sub.number])
+        if not (recompute and topology.source(n).internal)
+    ]
 
 
 def _end_savepoint(

@@ -58,6 +58,9 @@ class MetricsEvents:
     def emit(self, fact: f.Fact) -> None:
         """Count a fact."""
         self._add(names.FACTS, (type(fact).__name__,))
+        if isinstance(fact, f.CommitFact):
+            self._commit(fact)
+            return
         match fact:
             case f.WorkerStarted():
                 compiled = "yes" if fact.compiled else "no"
@@ -79,18 +82,6 @@ class MetricsEvents:
                 self._add(names.SNAPSHOTS, ("used",))
             case f.SnapshotRefused():
                 self._add(names.SNAPSHOTS, ("refused",))
-            case (
-                f.Committed()
-                | f.CommitLate()
-                | f.CommitAborted()
-                | f.CommitDelayed()
-                | f.ForeignWritesReplaced()
-                | f.TransactionInDoubt()
-                | f.ProducerRetired()
-                | f.AbortDelayed()
-                | f.DeadWorkerFenced()
-            ):
-                self._commit(fact)
             case f.RecordSkipped():
                 self._add(names.BAD, (str(fact.task), fact.kind, "skip"))
             case f.RecordDeadLettered():

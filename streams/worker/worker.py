@@ -274,19 +274,7 @@ class Worker:
             *changelog_topics(self.topology, s.application_id),
         ]
         self._identity = (cluster_id, self._brokers.ask(lambda: all_topic_ids(admin, sorted(set(topics)))))
-        opener = TaskOpener(
-            s.application_id,
-            directory,
-            admin,
-            self._open_reader,
-            self._clock.now_ms,
-            self._open_backend or partial(RocksDBBackend, options=s.stores_options()),
-            repository=self._repository,
-            on_progress=self._reports.restore_progressed,
-            events=self._events,
-            committed_only=s.guarantee == "at_least_once",
-        )
-        restorer = Restorer(opener)
+        restorer = Restorer(self._task_opener(directory, admin))
         process = f"{identity.process_uuid}-{slot}"
         prefix = f"{s.application_id}-{process}"
         owner = owner_name(
@@ -324,6 +312,21 @@ class Worker:
             events=self._events,
         )
         return runtime, restorer
+
+    def _task_opener(self, directory: StateDirectory, admin: LogAdmin) -> TaskOpener:
+        s = self.settings
+        return TaskOpener(
+            s.application_id,
+            directory,
+            admin,
+            self._open_reader,
+            self._clock.now_ms,
+            self._open_backend or partial(RocksDBBackend, options=s.stores_options()),
+            repository=self._repository,
+            on_progress=self._reports.restore_progressed,
+            events=self._events,
+            committed_only=s.guarantee == "at_least_once",
+        )
 
     def _prepare(self, admin: LogAdmin, known: KnownTopology) -> tuple[TopicLayout, str]:
         """Read from the cluster, and create there, what this worker needs before it starts; returns the layout and

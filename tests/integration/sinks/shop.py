@@ -10,7 +10,6 @@ import json
 import os
 import signal
 import sqlite3
-import subprocess
 import sys
 import time
 from collections import Counter
@@ -23,7 +22,8 @@ import psycopg
 import penstock as ps
 from penstock.connectors import Sink
 from penstock.topologies.graph.topology import Topology
-from tests.integration.worker.application import ROOT, Cluster, Process, until
+from tests.child_process import started
+from tests.integration.worker.application import Cluster, Process, until
 from tests.postgres_server import PostgresServer
 
 PARTITIONS = 4
@@ -186,14 +186,7 @@ class ShopWorker(Process):
                 "commit_interval_ms": 50,
             },
         }
-        with self.log.open("wb") as log:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "tests.integration.sinks.shop", json.dumps(order)],
-                cwd=ROOT,
-                env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / ".package"), str(ROOT)])},
-                stdout=log,
-                stderr=subprocess.STDOUT,
-            )
+        self._process = started("tests.integration.sinks.shop", order, self.log)
 
 
 class Striking(Sink):

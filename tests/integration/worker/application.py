@@ -8,13 +8,10 @@ nothing else: a lost, repeated or reordered update shows at once.
 from __future__ import annotations
 
 import dataclasses
-import json
-import os
 import random
 import signal
 import socket
 import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -34,6 +31,7 @@ from penstock.streams.worker.load_settings import load_settings
 from penstock.streams.worker.settings import WorkerSettings
 from penstock.topologies.examples import word_count
 from penstock.topologies.graph.topology import Topology
+from tests.child_process import started
 
 ROOT = Path(__file__).parents[3]
 SESSION_TIMEOUT_MS = 6_000
@@ -248,14 +246,7 @@ class Process:
                 "consumer": dict(given.consumer),
             },
         }
-        with self.log.open("wb") as log:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "tests.integration.worker.process", json.dumps(order)],
-                cwd=ROOT,
-                env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / ".package"), str(ROOT)])},
-                stdout=log,
-                stderr=subprocess.STDOUT,
-            )
+        self._process = started("tests.integration.worker.process", order, self.log)
 
     @property
     def pid(self) -> int:

@@ -5,12 +5,9 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
 import re
 import shutil
 import signal
-import subprocess
-import sys
 import urllib.error
 import urllib.request
 from collections import Counter
@@ -21,6 +18,7 @@ from typing import Any
 import pytest
 
 from penstock.streams.kafka.embedded import EmbeddedKafka
+from tests.child_process import started
 from tests.integration.worker.application import PARTITIONS, ROOT, Application, free_port, until
 
 LIMIT_S = 300.0
@@ -64,14 +62,7 @@ class Watched:
             "json_log": str(self.json),
             "abort": str(self.abort),
         }
-        with self.text.open("wb") as log:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", "tests.integration.worker.on_call_process", json.dumps(order)],
-                cwd=ROOT,
-                env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / ".package"), str(ROOT)])},
-                stdout=log,
-                stderr=subprocess.STDOUT,
-            )
+        self.process = started("tests.integration.worker.on_call_process", order, self.text)
         self._seen = 0
 
     def lines(self) -> list[dict[str, Any]]:

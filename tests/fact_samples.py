@@ -26,7 +26,7 @@ SAMPLES: list[f.Fact] = [
     f.TasksAssigned((TASK, TaskId(1, 0))),
     f.TasksRevoked((TASK,)),
     f.TasksLost((TASK,)),
-    f.Rejoining(TaskMigratedError("fenced"), 0.5, 2),
+    f.Rejoining(TaskMigratedError("fenced"), 0.5, 2, 38.0),
     f.Fenced(TaskMigratedError("fenced")),
     f.TaskRunning(TASK, {"in": 5}),
     f.TaskReopened(TASK, "its stores are damaged: x"),

@@ -15,10 +15,12 @@ UNCHANGED_INTERVAL_S = 60.0
 
 
 class StatusLine:
-    """Prints ``look()`` to standard error from a thread of its own, while it is entered and there is a terminal."""
+    """Prints ``look()`` to standard error from a thread of its own, while it is entered and there is a terminal.
+    ``process``: the number of a supervised process, which its lines name."""
 
-    def __init__(self, look: Callable[[], WorkerStatus]) -> None:
+    def __init__(self, look: Callable[[], WorkerStatus], process: int | None = None) -> None:
         self._look = look
+        self._process = "" if process is None else f"[process {process}] "
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._work, name="penstock-status", daemon=True)
 
@@ -38,7 +40,7 @@ class StatusLine:
             now = self._look()
             if changed(before, now) or time.monotonic() - shown_s >= UNCHANGED_INTERVAL_S:
                 shown_s = time.monotonic()
-                print(f"{time.strftime('%H:%M:%S')} {shown(before, now, INTERVAL_S)}", file=sys.stderr)
+                print(f"{time.strftime('%H:%M:%S')} {self._process}{shown(before, now, INTERVAL_S)}", file=sys.stderr)
             before = now
 
 

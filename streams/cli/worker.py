@@ -71,6 +71,7 @@ def register(subparsers: Any) -> None:
     )
     _add_log_options(parser)
     parser.add_argument("--metrics-socket", metavar="PATH", help=argparse.SUPPRESS)  # given by the supervisor
+    parser.add_argument("--process-number", type=int, metavar="N", help=argparse.SUPPRESS)  # likewise: its number
     parser.add_argument(
         "--partitions",
         metavar="0,3",
@@ -162,7 +163,7 @@ def _work(args: argparse.Namespace, settings: WorkerSettings, partitions: Sequen
     from penstock.streams.worker.supervisor import on_supervisor_gone
     from penstock.streams.worker.worker import Worker
 
-    set_up(args.log_level, args.log_format)
+    set_up(args.log_level, args.log_format, args.process_number)
     endpoint = None
     if args.metrics_socket is not None:
         endpoint = MetricsEndpoint(Path(args.metrics_socket))
@@ -187,7 +188,7 @@ def _work(args: argparse.Namespace, settings: WorkerSettings, partitions: Sequen
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, stop)
         on_supervisor_gone(worker.request_stop)
-        with StatusLine(worker.status):
+        with StatusLine(worker.status, args.process_number):
             worker.run()
     return 0
 

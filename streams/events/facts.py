@@ -133,11 +133,12 @@ class TasksLost:
 class Rejoining:
     """The worker was fenced or excluded from the group, or a rebalance was not answered: everything uncommitted is
     discarded, and the worker joins the group again in ``pause_s``. ``losses``: how often in a row it was fenced or
-    excluded."""
+    excluded. ``turn_s``: how long the last turns of its loop took; many seconds mean that the process stood still."""
 
     cause: BaseException
     pause_s: float
     losses: int
+    turn_s: float
 
 
 @dataclasses.dataclass(frozen=True)

@@ -35,7 +35,12 @@ def _word(value: FieldValue) -> str:
 
 
 class HumanFormatter(logging.Formatter):
-    """Local time, level and message. The message of a fact is its sentence and its fields."""
+    """Local time, level and message. The message of a fact is its sentence and its fields. ``process``: the number of a
+    supervised process, whose lines it begins."""
+
+    def __init__(self, process: int | None = None) -> None:
+        super().__init__()
+        self._process = "" if process is None else f"[process {process}] "
 
     def format(self, record: logging.LogRecord) -> str:
         """See the class."""
@@ -43,13 +48,17 @@ class HumanFormatter(logging.Formatter):
         text = record.getMessage().replace("\n", " ")
         if not hasattr(record, FACT):
             text = f"{record.name}: {text}"
-        line = f"{at}.{int(record.msecs):03d} {record.levelname:<7} {text}"
+        line = f"{at}.{int(record.msecs):03d} {record.levelname:<7} {self._process}{text}"
         return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
 
 
 class JsonFormatter(logging.Formatter):
-    """One JSON object per line: ``time`` (UTC), ``level``, ``logger`` and ``message``; for a fact also ``fact`` and
-    its fields."""
+    """One JSON object per line: ``time`` (UTC), ``level``, ``logger`` and ``message``; ``process``, the number of a
+    supervised process; for a fact also ``fact`` and its fields."""
+
+    def __init__(self, process: int | None = None) -> None:
+        super().__init__()
+        self._process: dict[str, Any] = {} if process is None else {"process": process}
 
     def format(self, record: logging.LogRecord) -> str:
         """See the class."""
@@ -58,6 +67,7 @@ class JsonFormatter(logging.Formatter):
             "time": f"{at}.{int(record.msecs):03d}Z",
             "level": record.levelname.lower(),
             "logger": record.name,
+            **self._process,
         }
         line: Line | None = getattr(record, FACT, None)
         if line is None:
@@ -82,9 +92,10 @@ class StderrHandler(logging.StreamHandler[Any]):
         super().emit(record)
 
 
-def set_up(level: LogLevel, form: LogFormat) -> None:
-    """Write this process's log to standard error. Lines of other libraries are included from ``info`` on."""
-    formatter = JsonFormatter() if form == "json" else HumanFormatter()
+def set_up(level: LogLevel, form: LogFormat, process: int | None = None) -> None:
+    """Write this process's log to standard error, with the number of a supervised process. Lines of other libraries are
+    included from ``info`` on."""
+    formatter = JsonFormatter(process) if form == "json" else HumanFormatter(process)
     number = logging.getLevelNamesMapping()[level.upper()]
     logging.basicConfig(level=max(number, logging.INFO), handlers=[StderrHandler(formatter)], force=True)
     logging.getLogger("penstock").setLevel(number)

@@ -125,7 +125,7 @@ def _task(fact: f.TaskFact) -> tuple[Level, Area, str]:
         case f.TasksLost():
             return "warning", "task", "Tasks lost; uncommitted work is discarded"
         case f.Rejoining():
-            return "warning", "task", "No longer a member of the group; rejoining"
+            return "warning", "task", "Fenced, or no longer a member of the group; rejoining"
         case f.Fenced():
             return "warning", "task", "Fenced by another worker; stopping these tasks"
         case f.TaskRunning():

@@ -30,6 +30,16 @@ class RejoinPacing:
         """In a row."""
         self._joined_s = 0.0
         self._due_s: float | None = None
+        self._turn_s: float | None = None
+        self._took_s = 0.0
+
+    def turn(self, now_s: float) -> None:
+        """Another turn of the worker's loop begins."""
+        self._took_s = self._since_turn_s(now_s)
+        self._turn_s = now_s
+
+    def _since_turn_s(self, now_s: float) -> float:
+        return 0.0 if self._turn_s is None else now_s - self._turn_s
 
     @property
     def due_s(self) -> float | None:
@@ -39,9 +49,10 @@ class RejoinPacing:
     def lost(self, cause: PenstockError, now_s: float) -> None:
         """The membership was lost, or the group could not be joined. Raises ``TaskMigratedError`` if that happened
         too often."""
+        turn_s = max(self._since_turn_s(now_s), self._took_s)
         if not isinstance(cause, TaskMigratedError):
             before = self._silence.waiting
-            pause_s = self._silence.failed(cause, now_s, Rejoining(cause, 0.0, self.losses))
+            pause_s = self._silence.failed(cause, now_s, Rejoining(cause, 0.0, self.losses, turn_s))
             self._due_s = now_s + (pause_s if before else 0.0)
             return
         if now_s - self._joined_s > STABLE_S + PAUSE_MAX_S:
@@ -55,7 +66,7 @@ class RejoinPacing:
             )
         pause_s = 0.0 if self.losses == 1 else min(PAUSE_S * 2.0 ** (self.losses - 2), PAUSE_MAX_S)
         self._due_s = now_s + pause_s
-        self._events.emit(Rejoining(cause, pause_s, self.losses))
+        self._events.emit(Rejoining(cause, pause_s, self.losses, turn_s))
 
     def asked(self) -> None:
         """The worker has asked to join; the group's answer comes later."""

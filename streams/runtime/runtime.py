@@ -231,6 +231,7 @@ class Runtime:
 
     def step(self) -> int:
         """One turn; returns how many input records were processed."""
+        self.rejoining.turn(self._clock.monotonic_s())
         if self._topic_watch is not None:
             self._topic_watch.turn(self._clock.monotonic_s())
         try:

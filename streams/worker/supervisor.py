@@ -34,6 +34,8 @@ PAUSE_S = 0.5
 PAUSE_MAX_S = 30.0
 STOP_S = 30.0
 _POLL_S = 0.1
+PROCESS_OPTION = "--process-number"
+"""The option that tells a supervised process its number."""
 LIFELINE = "PENSTOCK_LIFELINE_FD"
 """The environment variable that names a supervised process's end of the pipe."""
 
@@ -47,7 +49,8 @@ def supervise(
 
     if partitions is not None and len(partitions) < processes:
         raise SettingsError(f"--processes {processes} with {len(partitions)} partitions; start at most one for each")
-    commands = [_command(argv, None if partitions is None else partitions[n::processes]) for n in range(processes)]
+    shares = [None if partitions is None else partitions[n::processes] for n in range(processes)]
+    commands = [[*_command(argv, share), PROCESS_OPTION, str(n)] for n, share in enumerate(shares)]
     if gateway is not None:
         commands = gateway.commands(commands)
     events = LoggingEvents()

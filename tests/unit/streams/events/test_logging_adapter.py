@@ -115,6 +115,14 @@ def test_measurements_are_not_logged(lines: Lines) -> None:
     assert lines.records == []
 
 
+def test_lines_name_the_process_that_wrote_them() -> None:
+    record = logging.LogRecord("elsewhere", logging.WARNING, "a.py", 1, "lost", None, None)
+    assert HumanFormatter(1).format(record).endswith(" WARNING [process 1] elsewhere: lost")
+    assert json.loads(JsonFormatter(1).format(record))["process"] == 1
+    assert "process" not in HumanFormatter().format(record)
+    assert "process" not in json.loads(JsonFormatter().format(record))
+
+
 def test_the_command_logs_to_standard_error(capsys: pytest.CaptureFixture[str]) -> None:
     root = logging.getLogger()
     before, handlers, level = root.level, list(root.handlers), logging.getLogger("penstock").level

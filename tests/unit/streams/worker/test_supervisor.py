@@ -26,6 +26,7 @@ def test_each_process_is_told_to_be_one(given: list[str]) -> None:
     assert (module, name) == ("-m", "penstock.streams.cli.main")
     assert argv[-2:] == ["--processes", "1"]
     args = build_parser(argv).parse_args(argv)
+    assert build_parser(argv).parse_args([*argv, supervisor.PROCESS_OPTION, "1"]).process_number == 1
     assert (args.processes, args.partitions) == (1, None if partitions is None else "0,2")
     assert (args.topology, args.application_id, args.state_dir) == ("m:t", "a", "s")
 

@@ -39,7 +39,7 @@ def test_a_worker_is_ready_once_its_tasks_run() -> None:
     assert status.commit_age_s is not None
     now_s += ALIVE_S
     assert (pages.health().well, pages.ready().well) == (False, True), "the loop stands still"
-    world.events.emit(Rejoining(AbortableError("x"), 0.0, 1))
+    world.events.emit(Rejoining(AbortableError("x"), 0.0, 1, 0.1))
     assert not pages.ready().well
     world.events.emit(WorkerStopped("requested", None))
     assert pages.ready().said["state"] == "stopped"

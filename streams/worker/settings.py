@@ -205,14 +205,21 @@ class WorkerSettings:
         return dataclasses.replace(self.rocksdb, write_out_bytes=WRITE_OUT_LOW_BYTES)
 
     def changed(self) -> dict[str, str]:
-        """The settings that differ from their defaults, without secrets and without those that name the application."""
+        """The settings that differ from their defaults, without secrets and without those that name the application. Of
+        groups of settings, such as ``policies``, only those that differ: ``policies.deserialization``."""
         out: dict[str, str] = {}
         for field in dataclasses.fields(self):
             made = field.default_factory
             default = field.default if made is dataclasses.MISSING else made()
             value = getattr(self, field.name)
-            if field.name not in _NAMING and value != default:
-                out[field.name] = str(redacted(value))
+            if field.name in _NAMING or value == default:
+                continue
+            shown = redacted(value)
+            if dataclasses.is_dataclass(value):
+                parts = (n for n in shown if getattr(value, n) != getattr(default, n))
+                out |= {f"{field.name}.{n}": str(shown[n]) for n in parts}
+            else:
+                out[field.name] = str(shown)
         return out
 
     def __repr__(self) -> str:

@@ -233,3 +233,24 @@ def test_a_cache_has_room_for_a_batch(wrong: int) -> None:
 def test_links_of_kubernetes_services_are_passed_over(name: str) -> None:
     """A Service of that name beside the worker sets them."""
     assert load_settings(env={"PENSTOCK_APPLICATION_ID": "a", name: "tcp://10.0.0.1:9400"}).application_id == "a"
+
+
+def test_of_groups_of_settings_only_what_differs_is_shown() -> None:
+    settings = WorkerSettings(
+        application_id="a",
+        policies=Policies(deserialization="skip"),
+        rocksdb=RocksDBOptions(background_jobs=4),
+        common={"sasl.password": "hunter2"},
+        max_task_idle_ms=7,
+    )
+    shown = settings.changed()
+    assert (shown["policies.deserialization"], shown["rocksdb.background_jobs"], shown["max_task_idle_ms"]) == (
+        "skip",
+        "4",
+        "7",
+    )
+    assert not {name for name in shown if name.startswith(("policies", "rocksdb"))} - {
+        "policies.deserialization",
+        "rocksdb.background_jobs",
+    }
+    assert "hunter2" not in str(shown) and "sasl.password" in shown["common"]

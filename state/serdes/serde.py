@@ -27,7 +27,8 @@ import msgspec
 import orjson
 
 from penstock.state.errors import SerdeError
-from penstock.state.serdes.record_classes import check_attrs, field_names, is_attrs, record_class
+from penstock.state.serdes.models import ModelCoder, has_model
+from penstock.state.serdes.record_classes import check_records, field_names, is_attrs, record_class
 from penstock.state.type_parameters import T
 
 
@@ -200,13 +201,15 @@ _CODERS: dict[str, tuple[Callable[..., Any], Callable[[Any], Any]]] = {
 
 
 def typed_json(tp: type[T]) -> Serde[T]:
-    """A JSON serde of a msgspec Struct, a dataclass, an attrs class or any other type that msgspec knows, checked against
-    the type.
+    """A JSON serde of a msgspec Struct, a dataclass, an attrs class, a pydantic model or any other type that msgspec knows,
+    checked against the type.
 
-    A serde of a Struct, a dataclass or an attrs class writes only its instances. Reading skips fields that the type does
+    A serde of a class with fields writes only its instances. Reading skips fields that the type does
     not name without building them, so a narrow type is also fast. The fields of an attrs class are written in alphabetical
     order. Raises ``SerdeError`` for an attrs class with a converter or with an attribute that begins with an underscore: its
-    instances would not come back as they were.
+    instances would not come back as they were. So it does for a pydantic model with private attributes, with ``exclude``, or
+    with different names for reading and writing. Models are read and written by pydantic, under their aliases and without
+    computed fields.
     """
     return _typed("json", tp)
 
@@ -217,17 +220,27 @@ def typed_msgpack(tp: type[T]) -> Serde[T]:
 
 
 def _typed(form: str, tp: type[T]) -> Serde[T]:
-    check_attrs(tp)
+    check_records(tp)
     cls = record_class(tp)
     return _coded(form, tp, () if cls is None else (cls,))
 
 
 def _coded(form: str, tp: type[T], writes: tuple[type, ...]) -> Serde[T]:
     name = f"{form}:{getattr(tp, '__name__', str(tp))}"
+    if has_model(tp):
+        coder = ModelCoder(form, tp)
+        return _checked(name, coder.encode_fields if dict in writes else coder.encode, coder.decode, tp, writes)
     make_encoder, make_decoder = _CODERS[form]
     # msgspec writes the fields of an attrs class in an order of its own, and dicts must give the same bytes
     order = "sorted" if writes and is_attrs(writes[0]) else None
     encode, decode = make_encoder(order=order).encode, make_decoder(tp).decode
+    return _checked(name, encode, decode, tp, writes)
+
+
+def _checked(
+    name: str, encode: Callable[[T], bytes], decode: Callable[[bytes], T], tp: Any, writes: tuple[type, ...]
+) -> Serde[T]:
+    """A serde that writes only instances of ``writes``, where that names classes."""
     immutable = _is_plain(tp)
     if not writes:
         return Serde(name, encode, decode, immutable=immutable, declared=tp)
@@ -254,6 +267,8 @@ def taking_dicts(serde: Serde[Any]) -> Serde[Any]:
     from columns."""
     encoder = getattr(serde.unchecked, "__self__", None)
     form = next((f for f, (make_encoder, _) in _CODERS.items() if type(encoder) is make_encoder), None)
+    if isinstance(encoder, ModelCoder):
+        form = encoder.form
     return serde if len(serde.writes) != 1 or form is None else _of_dicts(form, serde.declared, serde.writes[0])
 
 
@@ -299,8 +314,8 @@ SerdeLike: TypeAlias = type[T] | Serde[T] | SerdeName
 
 def serde_of(like: SerdeLike[T]) -> Serde[T]:
     """The serde that a user means by ``like``: a ``Serde``, a type (``str``, ``int``, ``float``, ``bytes``, ``dict``,
-    ``list``, a Struct, a dataclass, an attrs class) or a name (``"string"``, ``"json"``, ``"msgpack"``…). Raises
-    ``SerdeError`` for anything else."""
+    ``list``, a Struct, a dataclass, an attrs class, a pydantic model) or a name (``"string"``, ``"json"``,
+    ``"msgpack"``…). Raises ``SerdeError`` for anything else."""
     if isinstance(like, Serde):
         return like
     simple: dict[Any, Serde[Any]] = {str: STRING, int: INT, float: FLOAT, bytes: BYTES, dict: JSON, list: JSON}
@@ -314,5 +329,6 @@ def serde_of(like: SerdeLike[T]) -> Serde[T]:
         return _typed_json_once(like)
     raise SerdeError(
         f"no serde for {like!r}; pass a Serde, one of {sorted(names)}, "
-        "or a type among str, int, float, bytes, dict, list, a msgspec Struct, a dataclass or an attrs class"
+        "or a type among str, int, float, bytes, dict, list, a msgspec Struct, a dataclass, an attrs class or a pydantic "
+        "model"
     )

@@ -8,8 +8,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import msgspec
-
+from penstock.state.serdes.models import plain as plain_of
 from penstock.state.serdes.serde import Serde
 from penstock.state.stores.store import StoreSpec
 from penstock.topologies.graph.topology import Topology
@@ -84,7 +83,7 @@ class StoredForm:
         if contents[0] is None or contents[1] is None:
             return False
         try:
-            plain = [msgspec.to_builtins(self.value.deserialize(c), enc_hook=repr) for c in contents if c is not None]
+            plain = [plain_of(self.value.deserialize(c), other=repr) for c in contents if c is not None]
         except Exception:
             return False
         return tolerance.close(*plain)
@@ -97,7 +96,7 @@ def as_text(serde: Serde[Any], data: bytes) -> str:
     """Bytes as JSON of what they mean, or as bytes where they cannot be read. Values that are bytes are taken for text."""
     try:
         meant = serde.deserialize(data)
-        plain = meant.decode() if isinstance(meant, bytes) else msgspec.to_builtins(meant, enc_hook=repr)
+        plain = meant.decode() if isinstance(meant, bytes) else plain_of(meant, other=repr)
         return json.dumps(plain, ensure_ascii=False)
     except Exception:
         return repr(data)

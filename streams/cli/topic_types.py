@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 _WINDOWED = re.compile(r"windowed\((.+),\s*([^,()]+)\)")
 _SESSION = re.compile(r"(?:session|windowed)\((.+)\)")
 TYPES = (
-    "string, json, msgpack, int, int32, float, bytes, MODULE:TYPE (dataclass, Struct, attrs, Serde), windowed(TYPE,1m), "
-    "session(TYPE)"
+    "string, json, msgpack, int, int32, float, bytes, MODULE:TYPE (dataclass, Struct, attrs, pydantic, Serde), "
+    "windowed(TYPE,1m), session(TYPE)"
 )
 
 

@@ -16,6 +16,7 @@ from typing import Any
 import msgspec
 
 from penstock.state.errors import UserError
+from penstock.state.serdes.models import converted, plain
 from penstock.state.serdes.serde import BYTES, JSON, OptionalSerde, Serde
 from penstock.state.serdes.window_keys import WindowedSerde
 
@@ -125,7 +126,7 @@ def _shown(serde: Serde[Any], value: Any) -> Any:
         return None if value[0] is None else _shown(serde.inner, value[0])
     if isinstance(value, bytes):
         return raw_shown(value)
-    return msgspec.to_builtins(value, enc_hook=str)
+    return plain(value, other=str)
 
 
 def _given(serde: Serde[Any], value: Any) -> Any:
@@ -142,4 +143,4 @@ def _given(serde: Serde[Any], value: Any) -> Any:
     like = serde.exact if serde.declared is None else serde.declared
     if serde == JSON or like is None:
         return value
-    return msgspec.convert(value, type=like)
+    return converted(value, like)

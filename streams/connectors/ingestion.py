@@ -6,9 +6,8 @@ import dataclasses
 import re
 from typing import Any, Literal
 
-import msgspec
-
 from penstock.state.errors import SettingsError
+from penstock.state.serdes.models import converted
 from penstock.state.serdes.record_classes import record_class
 from penstock.state.serdes.serde import Serde, SerdeLike, serde_of
 from penstock.streams.connectors.source import Source, SourceRecord
@@ -93,7 +92,7 @@ class RecordWriter:
         wanted = serde.declared if record_class(serde.declared) is not None else serde.exact
         known = record_class(wanted) or (wanted if wanted in _SCALARS else None)
         if known is not None and not isinstance(value, known):
-            value = msgspec.convert(value, wanted, strict=self._strict, builtin_types=_KINDS)
+            value = converted(value, wanted, strict=self._strict, kinds=_KINDS)
         return serde.serialize(value)
 
 

@@ -7,10 +7,9 @@ from collections.abc import Mapping, Sequence
 from itertools import takewhile
 from typing import Any, NamedTuple
 
-import msgspec
-
 from penstock.state.errors import SettingsError
 from penstock.state.log import Windowed
+from penstock.state.serdes.models import plain as plain_of
 
 
 class TableRow(NamedTuple):
@@ -44,7 +43,7 @@ class RowShape:
         return TableRow((*keys.values(),), columns)
 
     def _columns(self, value: Any) -> dict[str, Any]:
-        plain = msgspec.to_builtins(value, builtin_types=(bytes,))
+        plain = plain_of(value, kinds=(bytes,))
         if not isinstance(plain, dict):
             return {self.value: plain}
         wrong = next((name for name in plain if not isinstance(name, str)), None)
@@ -72,7 +71,7 @@ class RowShape:
 
 def _fields_of(key: Any, names: tuple[str, ...], *, windowed: bool = False) -> Sequence[Any]:
     """The parts of a key without its window, which has the last one or two of the names."""
-    plain = msgspec.to_builtins(key, builtin_types=(bytes,))
+    plain = plain_of(key, kinds=(bytes,))
     if not isinstance(plain, Mapping):
         return plain if isinstance(plain, list | tuple) else [plain]
     own = [*takewhile(plain.__contains__, names)] if windowed else names

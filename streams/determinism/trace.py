@@ -21,6 +21,7 @@ from typing import Any
 import msgspec
 
 from penstock.state.log import Record
+from penstock.state.serdes.models import plain as plain_of
 from penstock.streams.task.task import Task
 from penstock.streams.task.task_options import TaskOptions
 from penstock.streams.testing.test_driver import TopologyTestDriver
@@ -166,7 +167,7 @@ def plain(value: Any) -> Any:
     if isinstance(value, (set, frozenset)):
         return {"set": [plain(v) for v in value]}
     try:
-        return (type(value).__name__, plain(msgspec.to_builtins(value, str_keys=True)))
+        return (type(value).__name__, plain(plain_of(value, str_keys=True)))
     except (TypeError, ValueError):
         return type(value).__name__
 

@@ -23,6 +23,7 @@ import numpy as np
 from msgspec import inspect
 
 from penstock.state.native import compiled
+from penstock.state.serdes.models import is_model
 from penstock.topologies.operator_api.columns import BytesColumn, CodedColumn, Column, NumberColumn
 
 _FIELDS_MAX = 64
@@ -231,6 +232,8 @@ def _shape(tp: Any) -> _Shape | str:
 def _why_not_read(info: inspect.DataclassType) -> str | None:
     """Why an instance's attributes may differ from the decoded fields."""
     cls = info.cls
+    if is_model(cls):
+        return "it is pydantic's, whose validators must run"
     if not dataclasses.is_dataclass(cls):
         return "it is an attrs class, whose validators must run"
     if hasattr(cls, "__post_init__"):

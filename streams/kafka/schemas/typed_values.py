@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from penstock.state.errors import SettingsError
+from penstock.state.serdes.models import converted, plain
 
 AVRO_KINDS = (
     bytes,
@@ -27,8 +28,8 @@ AVRO_KINDS = (
 
 @dataclass(frozen=True)
 class TypedValues:
-    """``type`` is a msgspec Struct, a dataclass or an attrs class; ``None``: values are what the library gives. ``kinds``
-    are the types that the library takes as they are."""
+    """``type`` is a msgspec Struct, a dataclass, an attrs class or a pydantic model; ``None``: values are what the library
+    gives. ``kinds`` are the types that the library takes as they are."""
 
     type: Any = None
     kinds: tuple[Any, ...] = ()
@@ -40,12 +41,13 @@ class TypedValues:
             msgspec.inspect.type_info(self.type)
         except TypeError as exc:
             raise SettingsError(
-                f"{self.type!r} cannot be the type of values: {exc}; give a Struct, a dataclass or an attrs class"
+                f"{self.type!r} cannot be the type of values: {exc}; give a Struct, a dataclass, an attrs class or a "
+                "pydantic model"
             ) from exc
 
     def read(self, value: Any) -> Any:
-        """The value of the type. Raises ``msgspec.ValidationError`` naming the field that does not fit."""
-        return value if self.type is None else msgspec.convert(value, self.type, builtin_types=self.kinds)
+        """The value of the type. Raises ``msgspec.ValidationError`` or ``SerdeError`` naming the field that does not fit."""
+        return value if self.type is None else converted(value, self.type, kinds=self.kinds)
 
     def write(self, value: Any) -> Any:
         """The fields of the value."""
@@ -53,4 +55,4 @@ class TypedValues:
             return value
         if isinstance(self.type, type) and not isinstance(value, self.type):
             raise TypeError(f"expected {self.type.__name__}, got {type(value).__name__}")
-        return msgspec.to_builtins(value, builtin_types=self.kinds)
+        return plain(value, kinds=self.kinds)

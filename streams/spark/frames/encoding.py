@@ -9,12 +9,12 @@ from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
 from typing import Any
 
-import msgspec
 import orjson
 import pyarrow as pa
 
 from penstock.state.errors import SerdeError
 from penstock.state.log import Windowed
+from penstock.state.serdes.models import converted
 from penstock.state.serdes.partitioner import partition_for
 from penstock.state.serdes.serde import JSON, Serde
 from penstock.state.serdes.window_keys import WindowedSerde
@@ -97,7 +97,7 @@ def _writer(serde: Serde[Any], column: str) -> Callable[[Any], bytes]:
         try:
             if serde == JSON:
                 return bytes(cell, "utf-8") if isinstance(cell, str) else orjson.dumps(cell)
-            return serde.serialize(cell if like is None else msgspec.convert(cell, like))
+            return serde.serialize(cell if like is None else converted(cell, like))
         except Exception as exc:
             raise SerdeError(
                 f"column {column}: serde {serde.name} cannot write {cell!r:.200}: {exc}; select columns of the types that "

@@ -15,6 +15,8 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
+from penstock.state.serdes.models import is_model, model_fields, plain
+
 TIMESTAMP = pa.timestamp("us", tz="UTC")
 """The Arrow type of Spark's timestamps."""
 _SIMPLE: dict[Any, pa.DataType] = {
@@ -60,13 +62,15 @@ def typed(tp: Any, within: frozenset[Any] = frozenset()) -> Typed:
 
 
 def fields_of(tp: Any) -> dict[str, Any] | None:
-    """The fields of a Struct or a dataclass with their types; ``None`` for anything else."""
+    """The fields of a Struct, a dataclass or a pydantic model with their types; ``None`` for anything else."""
     if not isinstance(tp, type):
         return None
     if issubclass(tp, msgspec.Struct):
         names: Sequence[str] = tp.__struct_fields__
     elif dataclasses.is_dataclass(tp):
         names = [f.name for f in dataclasses.fields(tp)]
+    elif is_model(tp):
+        return {name: field.annotation for name, field in model_fields(tp).items()}
     else:
         return None
     hints = typing.get_type_hints(tp)
@@ -82,7 +86,9 @@ def _utc(at: datetime.datetime | None) -> datetime.datetime | None:
 
 
 def _json(objects: list[Any]) -> pa.Array:
-    return pa.array([None if o is None else msgspec.json.encode(o).decode() for o in objects], pa.string())
+    return pa.array(
+        [None if o is None else msgspec.json.encode(o, enc_hook=plain).decode() for o in objects], pa.string()
+    )
 
 
 _JSON = Typed(pa.string(), _json)

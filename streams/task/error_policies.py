@@ -8,7 +8,7 @@ from typing import Literal
 
 from penstock.state.errors import SettingsError
 from penstock.topologies.operator_api.on_error import ErrorPolicy as ErrorPolicy
-from penstock.topologies.operator_api.on_error import OnError, Retry
+from penstock.topologies.operator_api.on_error import OnError, Retry, why_refused
 
 TimestampErrorPolicy = Literal["fail", "skip", "clamp", "dead_letter"]
 
@@ -24,6 +24,10 @@ class Policies:
     gives such a record the partition's stream time (0 before any). ``dead_letter`` sends the record's original bytes to
     ``dead_letter_topic``, with the error in its headers.
 
+    ``retry_attempts`` above 1: a function that raises is called again, up to so often in all, with a pause of
+    ``retry_backoff_ms`` before the second call, and twice the last one before each further; then ``processing`` decides.
+    That is for operators that can call their function again, those to which ``retry`` can be given; see it.
+
     They hold for every source and operator that has no policy of its own (``on_error``). For a table over its own topic
     a worker accepts only ``fail`` for ``deserialization`` and ``timestamp``: a restore reads that topic with all that the
     table refused.
@@ -35,6 +39,8 @@ class Policies:
     dead_letter_topic: str | None = None
     future_timestamp_max_ms: int = 3_600_000
     max_record_bytes: int = 1_000_000
+    retry_attempts: int = 1
+    retry_backoff_ms: int = 200
 
     def __post_init__(self) -> None:
         chosen = (self.deserialization, self.processing, self.timestamp)
@@ -49,6 +55,19 @@ class Policies:
             raise SettingsError("a policy is dead_letter but no dead_letter_topic is set; name the topic")
         if self.future_timestamp_max_ms < 0 or self.max_record_bytes < 1:
             raise SettingsError("future_timestamp_max_ms cannot be negative, and max_record_bytes must be at least 1")
+        if self.retry_attempts < 1:
+            raise SettingsError(f"retry_attempts={self.retry_attempts}; give 1 for a single call, or up to 100")
+        general = self.retry_of(None)
+        if general is not None and (why := why_refused(general)) is not None:
+            raise SettingsError(f"retry_attempts and retry_backoff_ms: {why}")
+
+    def retry_of(self, chosen: OnError | None) -> Retry | None:
+        """How often the function of an operator is called again for which this was chosen."""
+        if chosen is not None:
+            return chosen if isinstance(chosen, Retry) else None
+        if self.retry_attempts == 1:
+            return None
+        return Retry(self.retry_attempts, self.retry_backoff_ms, self.processing)
 
     def of_source(self, chosen: OnError | None) -> Policies:
         """The policies of a source: these, or what was chosen for it (bytes that cannot be read, and timestamps)."""

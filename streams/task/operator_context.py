@@ -78,6 +78,10 @@ class RecordErrorHandler:
         failure = Failure(kind, operator, f"{type(error).__name__}: {error}", error, may_skip)
         self._apply(policy if may_skip else "fail", failure, index, place)
 
+    def retry_of(self, operator: str) -> Retry | None:
+        """How often an operator calls its function again, if it can."""
+        return self._policies.retry_of(self.on_error.get(operator))
+
     def bad_timestamp(self, source: str, place: int, problem: str) -> None:
         """A record's timestamp was refused at entry."""
         policy = self._policies.of_source(self.on_error.get(source)).timestamp
@@ -201,9 +205,8 @@ class NodeContext:
 
     @property
     def retry(self) -> Retry | None:
-        """The operator's own."""
-        chosen = self._failures.on_error.get(self.name)
-        return chosen if isinstance(chosen, Retry) else None
+        """The operator's own, or the application's."""
+        return self._failures.retry_of(self.name)
 
     def retrying(self, fn: Callable[..., Any]) -> Callable[..., Any]:
         """The function, or one that calls it again. Expressions give the same again, so they are left alone."""

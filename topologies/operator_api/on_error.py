@@ -31,19 +31,25 @@ class Retry:
 OnError = ErrorPolicy | Retry
 
 
+def why_refused(retry: Retry) -> str | None:
+    """Why these attempts are refused; ``None`` if they are not."""
+    if not 2 <= retry.attempts <= 100 or retry.backoff_ms < 0:
+        return (
+            f"retry with attempts={retry.attempts}, backoff={retry.backoff_ms} ms; give 2 to 100 attempts and a pause of 0 "
+            "or more"
+        )
+    if (pauses_ms := sum(retry.pauses_ms())) > PAUSES_MAX_MS:
+        return (
+            f"the pauses of {retry.attempts} attempts add up to {pauses_ms} ms, and other records wait for them; "
+            f"{PAUSES_MAX_MS} ms are allowed: give fewer attempts or a shorter backoff"
+        )
+    return None
+
+
 def checked_on_error(chosen: object, name: str) -> OnError:
     """Return what was chosen for operator ``name``. Raises ``TopologyError`` if it is none of the policies."""
-    if isinstance(chosen, Retry):
-        if not 2 <= chosen.attempts <= 100 or chosen.backoff_ms < 0:
-            raise TopologyError(
-                f"operator {name!r}: retry with attempts={chosen.attempts}, backoff={chosen.backoff_ms} ms; give 2 to 100 "
-                "attempts and a pause of 0 or more"
-            )
-        if sum(chosen.pauses_ms()) > PAUSES_MAX_MS:
-            raise TopologyError(
-                f"operator {name!r}: the pauses of {chosen.attempts} attempts add up to {sum(chosen.pauses_ms())} ms, and "
-                f"other records wait for them; {PAUSES_MAX_MS} ms are allowed: give fewer attempts or a shorter backoff"
-            )
+    if isinstance(chosen, Retry) and (why := why_refused(chosen)) is not None:
+        raise TopologyError(f"operator {name!r}: {why}")
     policy = chosen.then if isinstance(chosen, Retry) else chosen
     for known in get_args(ErrorPolicy):
         if policy == known:

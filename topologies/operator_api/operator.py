@@ -117,7 +117,7 @@ class OperatorContext(Protocol):
 
     @property
     def retry(self) -> Retry | None:
-        """How often to call again, if a ``Retry`` was chosen for the operator."""
+        """How often to call again, if a ``Retry`` was chosen for the operator, or for all."""
 
     def emit(self, batch: Batch, port: int = 0) -> None:
         """Emit records, in task order; empty batches are allowed."""
@@ -131,7 +131,7 @@ class OperatorContext(Protocol):
         or sent to the dead letter topic."""
 
     def retrying(self, fn: Callable[..., Any]) -> Callable[..., Any]:
-        """Return ``fn``, or if a ``Retry`` was chosen for the operator, a function that calls it again when it raises. The
+        """Return ``fn``, or if ``retry`` is not ``None``, a function that calls it again when it raises. The
         spec must have ``retries``."""
 
     def dropped(self, reason: str, count: int = 1) -> None:

@@ -187,3 +187,46 @@ def test_a_table_over_its_own_topic_cannot_be_lenient_itself() -> None:
     builder.table("users").on_error("skip")
     with pytest.raises(SettingsError, match="deserialization=skip and timestamp=skip"):
         check_policies(builder.build(), ps.Policies())
+
+
+@pytest.mark.parametrize("batch", [1, 100])
+def test_the_applications_retry_is_for_operators_without_a_policy(batch: int) -> None:
+    pauses: list[int] = []
+    general, own, none = Flaky(2), Flaky(2), Flaky(2)
+    builder = ps.StreamsBuilder(key=str, value=int)
+    source = builder.stream("in")
+    first = source.map_values(general, name="first")
+    second = first.map_values(own, name="second").on_error(ps.retry(3, "10ms"))
+    second.map_values(none, name="third").on_error("skip").to("out")
+    policies = ps.Policies(retry_attempts=3, retry_backoff_ms=100)
+    records = [raw(n) for n in (2, 1)]
+    assert read(builder, records, policies, batch_max_records=batch, pause=pauses.append) == ([2], [])
+    assert [flaky.calls for flaky in (general, own, none)] == [{2: 1, 1: 3}, {2: 1, 1: 3}, {2: 1, 1: 1}]
+    assert pauses == [100, 200, 10, 20]
+
+
+def test_what_the_applications_attempts_leave_meets_its_policy() -> None:
+    """A function that fails for good, one that is called for its effect, and an expression, which is not called again."""
+    failing, effect = Flaky(9), Flaky(1)
+    builder = ps.StreamsBuilder(key=str, value=int)
+    source = builder.stream("in")
+    source.foreach(lambda key, value: effect(value), name="effect")
+    mapped = source.map_values(failing, name="failing")
+    mapped.filter(ps.lit(100) // ps.value() > 0, name="expression").to("out")
+    policies = ps.Policies(processing="dead_letter", dead_letter_topic="dead", retry_attempts=2)
+    assert read(builder, [raw(n) for n in (2, 1, 0)], policies) == ([2], ["failing", "expression"])
+    assert failing.calls == {2: 1, 1: 2, 0: 1} and effect.calls == {2: 1, 1: 2, 0: 1}
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"retry_attempts": 0}, "retry_attempts=0; give 1 for a single call"),
+        ({"retry_attempts": 101}, "give 2 to 100 attempts"),
+        ({"retry_attempts": 2, "retry_backoff_ms": -1}, "a pause of 0 or more"),
+        ({"retry_attempts": 9}, "the pauses of 9 attempts add up to 51000 ms"),
+    ],
+)
+def test_attempts_that_the_policies_refuse(given: dict[str, int], message: str) -> None:
+    with pytest.raises(SettingsError, match=message):
+        ps.Policies(**given)  # type: ignore[arg-type]  # numbers all

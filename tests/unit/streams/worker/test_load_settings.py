@@ -139,6 +139,8 @@ def test_numbers_of_the_environment_are_numbers() -> None:
         ({"policies": {"proccessing": "skip"}}, "did you mean processing"),
         ({"policies": {"processing": "dead_letter"}}, "dead_letter_topic"),
         ({"policies": {"processing": "clamp"}}, "timestamps only"),
+        ({"policies": {"retry_attempts": "many"}}, "it must be a number"),
+        ({"policies": {"retry_attempts": 101}}, "give 2 to 100 attempts"),
         ({"rocksdb": {"block_cache_bytes": 5}}, "block_cache_bytes"),
         ({"memory_max_bytes": LEAST_BYTES - 1}, f"at least {LEAST_BYTES}"),
         ({"memory_max_bytes": -1}, "memory_max_bytes=-1"),

@@ -21,8 +21,11 @@ from typing import TYPE_CHECKING
 from penstock.topologies.operator_api.external_sinks import Sink, SinkPartition, SinkRows, SinkWriter
 
 if TYPE_CHECKING:
+    from penstock.streams.connectors.file_sinks import CsvSink, FileSink, JsonLinesSink, RowFile
     from penstock.streams.connectors.file_sources import CsvSource, JsonLinesSource
+    from penstock.streams.connectors.http_sink import HttpSink
     from penstock.streams.connectors.ingestion import Ingestion
+    from penstock.streams.connectors.parquet_sink import ParquetSink
     from penstock.streams.connectors.parquet_source import ParquetSource
     from penstock.streams.connectors.postgres_sink import PostgresSink
     from penstock.streams.connectors.source import Source, SourceBatch, SourceReader, SourceRecord
@@ -31,11 +34,17 @@ if TYPE_CHECKING:
     from penstock.streams.connectors.webhook_source import WebhookSource
 
 __all__ = [
+    "CsvSink",
     "CsvSource",
+    "FileSink",
+    "HttpSink",
     "Ingestion",
+    "JsonLinesSink",
     "JsonLinesSource",
+    "ParquetSink",
     "ParquetSource",
     "PostgresSink",
+    "RowFile",
     "Sink",
     "SinkPartition",
     "SinkRows",
@@ -50,11 +59,17 @@ __all__ = [
 ]
 
 _HOMES = {
+    "CsvSink": "penstock.streams.connectors.file_sinks",
     "CsvSource": "penstock.streams.connectors.file_sources",
+    "FileSink": "penstock.streams.connectors.file_sinks",
+    "HttpSink": "penstock.streams.connectors.http_sink",
     "Ingestion": "penstock.streams.connectors.ingestion",
+    "JsonLinesSink": "penstock.streams.connectors.file_sinks",
     "JsonLinesSource": "penstock.streams.connectors.file_sources",
+    "ParquetSink": "penstock.streams.connectors.parquet_sink",
     "ParquetSource": "penstock.streams.connectors.parquet_source",
     "PostgresSink": "penstock.streams.connectors.postgres_sink",
+    "RowFile": "penstock.streams.connectors.file_sinks",
     "Source": "penstock.streams.connectors.source",
     "SourceBatch": "penstock.streams.connectors.source",
     "SourceReader": "penstock.streams.connectors.source",
@@ -64,7 +79,7 @@ _HOMES = {
     "WebhookSource": "penstock.streams.connectors.webhook_source",
 }
 """Loaded when they are used first: each needs the library of its system."""
-_EXTRAS = {"ParquetSource": "parquet", "PostgresSink": "postgres"}
+_EXTRAS = {"HttpSink": "http", "ParquetSink": "parquet", "ParquetSource": "parquet", "PostgresSink": "postgres"}
 
 
 def __getattr__(name: str) -> object:

@@ -26,11 +26,13 @@ class RowShape:
     key with fields, those of the inner key, of the window's start and of its end for a windowed key (the end may be left
     out). ``value``: the column of values without fields. ``timestamp``: the column of the record's time in milliseconds.
 
-    Fields that JSON has no type for, such as dates, decimals and UUIDs, become text, except for bytes."""
+    Fields that JSON has no type for, such as dates, decimals and UUIDs, become text, except for those of types that are
+    ``kept``."""
 
     key: tuple[str, ...] = ()
     value: str = "value"
     timestamp: str | None = None
+    kept: tuple[Any, ...] = (bytes,)
 
     def row(self, key: Any, value: Any, timestamp_ms: int) -> TableRow:
         """The row of a record. Raises ``ValueError`` or ``TypeError`` for a record that makes none."""
@@ -43,7 +45,7 @@ class RowShape:
         return TableRow((*keys.values(),), columns)
 
     def _columns(self, value: Any) -> dict[str, Any]:
-        plain = plain_of(value, kinds=(bytes,))
+        plain = plain_of(value, kinds=self.kept)
         if not isinstance(plain, dict):
             return {self.value: plain}
         wrong = next((name for name in plain if not isinstance(name, str)), None)

@@ -1,4 +1,4 @@
-"""``penstock acls``: the least rights of an application, as a table, as JSON, or as a script for Kafka's own tool."""
+"""``penstock acls``: the least rights of an application or an ingestion, as a table, as JSON, or as a script for Kafka's own tool."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from penstock.streams.cli.client_options import SETTINGS_SERVERS, add_settings_file, add_topology, settings_of
+from penstock.streams.cli.client_options import SETTINGS_SERVERS, add_settings_file, settings_of
 
 if TYPE_CHECKING:
     from penstock.streams.runtime.least_rights import Right
@@ -21,18 +21,22 @@ def register(subparsers: Any) -> None:
     """Add the command."""
     parser = subparsers.add_parser(
         "acls",
-        help="print the least rights that an application needs in Kafka, also as a script",
-        description="Print what a worker of this application needs, and nothing more: as a table, as JSON, or as a script "
+        help="print the least rights that an application or an ingestion needs in Kafka, also as a script",
+        description="Print what a worker of this application, or this ingestion, needs, and nothing more: as a table, as JSON, or as a script "
         "of kafka-acls.sh. Asks no broker and changes nothing.",
     )
-    add_topology(parser)
+    parser.add_argument(
+        "topology",
+        metavar="MODULE:NAME",
+        help="a topology, as for workers, or a connectors.Ingestion, as for ingest",
+    )
     add_settings_file(parser)
     parser.add_argument("--bootstrap-server", dest="bootstrap_servers", metavar="HOST:PORT", help=SETTINGS_SERVERS)
     parser.add_argument(
         "--guarantee", choices=["at_most_once", "at_least_once", "exactly_once"], help="default: setting"
     )
     parser.add_argument("--fixed", action="store_true", help="for workers with --partitions")
-    parser.add_argument("--principal", metavar="User:NAME", help="who gets them (default: User:<application id>)")
+    parser.add_argument("--principal", metavar="User:NAME", help="who gets them (default: User:<application id, or name>)")
     shown = parser.add_mutually_exclusive_group()
     shown.add_argument("--script", action="store_true", help="commands of kafka-acls.sh")
     shown.add_argument("--json", action="store_true", help="JSON instead of a table")
@@ -41,11 +45,18 @@ def register(subparsers: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print the rights."""
-    from penstock.streams.topology_loading import load_topology
+    from penstock.streams.connectors.ingestion import Ingestion
+    from penstock.streams.connectors.ingestion_rights import ingestion_rights
+    from penstock.streams.topology_loading import load_named, load_topology
 
+    found = load_named(args.topology) if args.topology.partition(":")[2] else args.topology
     given = {name: getattr(args, name) for name in ("application_id", "bootstrap_servers", "guarantee")}
-    settings = settings_of(args.config, **given)
-    rights = rights_of(load_topology(args.topology), settings, fixed=args.fixed)
+    if isinstance(found, Ingestion):
+        settings = settings_of(args.config, **{**given, "application_id": found.name})
+        rights = ingestion_rights(found)
+    else:
+        settings = settings_of(args.config, **given)
+        rights = rights_of(load_topology(found), settings, fixed=args.fixed)
     principal = args.principal or f"User:{settings.application_id}"
     if args.json:
         shown = [{"principal": principal, **right._asdict()} for right in rights]

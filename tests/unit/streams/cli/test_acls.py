@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from pathlib import Path
 
 import orjson
 import pytest
@@ -86,3 +87,27 @@ def test_command_takes_the_principal_from_the_application(capsys: pytest.Capture
     assert {right["principal"] for right in orjson.loads(capsys.readouterr().out)} == {"User:wc"}
     assert main(command) == 0
     assert capsys.readouterr().out.startswith("resource")
+
+
+def test_an_ingestion_has_rights_of_its_own(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "feeds.py").write_text(
+        "from penstock import connectors\n"
+        'source = connectors.CsvSource("in/*.csv")\n'
+        'orders = connectors.Ingestion("orders-in", source, "orders", value=dict)\n'
+    )
+    monkeypatch.chdir(tmp_path)
+    assert main(["acls", "feeds.py:orders", "--json"]) == 0
+    found = {(r["kind"], r["name"]): r for r in orjson.loads(capsys.readouterr().out)}
+    assert {place: right["operations"] for place, right in found.items()} == {
+        ("topic", "orders"): ["WRITE"],
+        ("topic", "orders-in-positions"): ["CREATE", "READ", "WRITE"],
+        ("transactional-id", "orders-in-ingestion"): ["WRITE"],
+    }
+    assert {right["principal"] for right in found.values()} == {"User:orders-in"}
+    assert not any(right["prefixed"] for right in found.values())
+    assert main(["acls", "feeds.py:orders", "--script", "--bootstrap-server", "b:9092"]) == 0
+    assert "--transactional-id orders-in-ingestion" in capsys.readouterr().out
+    assert main(["acls", "feeds.py:source", "--application-id", "x"]) == 2
+    assert "gives a CsvSource" in capsys.readouterr().err

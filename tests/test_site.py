@@ -129,3 +129,20 @@ def test_pictures_are_drawn_and_reference_has_docstrings(site: Path) -> None:
 
 def test_make_has_the_target() -> None:
     assert shutil.which("make") is None or "docs:" in (ROOT / "Makefile").read_text()
+
+
+def named_tests(page: str) -> list[tuple[str, str | None]]:
+    """The tests that a page names: file, and function."""
+    found = re.findall(r"`(tests/[\w/]+\.py)(?:::(\w+))?`", (PAGES / page).read_text())
+    return [(path, name or None) for path, name in found]
+
+
+def test_every_feature_has_a_test_that_exists() -> None:
+    rows = [line for line in (PAGES / "features.md").read_text().splitlines() if line.startswith("| ")]
+    claims = [line for line in rows if not line.startswith(("| feature", "| ---"))]
+    assert len(claims) > 40
+    assert [line for line in claims if "`tests/" not in line.split("|")[3]] == []
+    for path, name in named_tests("features.md"):
+        assert (ROOT / path).is_file(), path
+        code = (ROOT / path).read_text()
+        assert name is None or re.search(rf"^ *(?:async )?def {name}\(", code, re.MULTILINE), f"{path} has no {name}"

@@ -1,5 +1,5 @@
-"""pydantic models, and pydantic's dataclasses, as values. pydantic is imported where the first model is met: whoever has one
-has installed it. Its classes are known by what it leaves on them.
+"""pydantic models, and pydantic's dataclasses, as values. pydantic is imported when the first model is met, so it need not
+be installed otherwise. Its classes are known by what it leaves on them.
 
 Models are read and written by pydantic itself, so that its validators, converters and serializers run.
 """

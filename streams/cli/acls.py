@@ -1,4 +1,4 @@
-"""``penstock acls``: the least rights of an application or an ingestion, as a table, as JSON, or as a script for Kafka's own tool."""
+"""``penstock acls``: the least rights of an application or an ingestion: a table, JSON, or a script for Kafka's own tool."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ def register(subparsers: Any) -> None:
     parser = subparsers.add_parser(
         "acls",
         help="print the least rights that an application or an ingestion needs in Kafka, also as a script",
-        description="Print what a worker of this application, or this ingestion, needs, and nothing more: as a table, as JSON, or as a script "
-        "of kafka-acls.sh. Asks no broker and changes nothing.",
+        description="Print what a worker of this application, or this ingestion, needs, and nothing more: as a table, as "
+        "JSON, or as a script of kafka-acls.sh. Asks no broker and changes nothing.",
     )
     parser.add_argument(
         "topology",
@@ -36,7 +36,9 @@ def register(subparsers: Any) -> None:
         "--guarantee", choices=["at_most_once", "at_least_once", "exactly_once"], help="default: setting"
     )
     parser.add_argument("--fixed", action="store_true", help="for workers with --partitions")
-    parser.add_argument("--principal", metavar="User:NAME", help="who gets them (default: User:<application id, or name>)")
+    parser.add_argument(
+        "--principal", metavar="User:NAME", help="who gets them (default: User:<application id, or name>)"
+    )
     shown = parser.add_mutually_exclusive_group()
     shown.add_argument("--script", action="store_true", help="commands of kafka-acls.sh")
     shown.add_argument("--json", action="store_true", help="JSON instead of a table")

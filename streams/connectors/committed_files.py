@@ -4,7 +4,7 @@ Below the folder, ``.penstock/<partition>/`` holds one directory ``gen-N``, and 
 
 - An opening renames ``gen-N`` to ``gen-N+1``. From then on an older writer, even one that was frozen, finds its directory
   gone and changes nothing.
-- A commit renames a new position into ``gen-N``. It names the file of rows that belongs to it, which lies beside it,
+- A commit renames a new position into ``gen-N``. It names the file of rows that belongs to it, which lies in the same place,
   complete and on the disk. Only then that file is moved to its name in the folder. If the process ends between the two,
   the next opening moves it.
 
@@ -37,7 +37,7 @@ _PASSING: Final = {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.ESTALE, errno.EA
 
 
 class _Position(msgspec.Struct):
-    """``part``: the file of the last rows, beside the position, and ``file``: its name in the folder."""
+    """``part``: the file of the last rows, in the place, and ``file``: its name in the folder."""
 
     of: list[str]
     next_offset: int

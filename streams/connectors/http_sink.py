@@ -26,8 +26,8 @@ _TYPES: Final[Mapping[Body, str]] = {
 }
 _PASSING: Final = frozenset({408, 421, 425, 429})
 _BUDGET_S: Final = 2.0
-"""How long one write sends and pauses, beside the last request's ``timeout_s``: the worker's other tasks wait meanwhile, and
-its transaction ends after ten seconds."""
+"""How long one write sends and pauses, apart from the last request's ``timeout_s``: the worker's other tasks wait for it,
+and its transaction ends after ten seconds."""
 _HELD_MAX_BYTES: Final = 64 << 20
 
 

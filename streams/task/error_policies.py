@@ -24,7 +24,7 @@ class Policies:
     gives such a record the partition's stream time (0 before any). ``dead_letter`` sends the record's original bytes to
     ``dead_letter_topic``, with the error in its headers.
 
-    ``retry_attempts`` above 1: a function that raises is called again, up to so often in all, with a pause of
+    ``retry_attempts`` above 1: a function that raises is called again, up to that many calls in all, with a pause of
     ``retry_backoff_ms`` before the second call, and twice the last one before each further; then ``processing`` decides.
     That is for operators that can call their function again, those to which ``retry`` can be given; see it.
 

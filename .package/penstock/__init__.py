@@ -69,6 +69,7 @@ if TYPE_CHECKING:
     from penstock.topologies.dsl.ktable import WindowedTable as WindowedTable
     from penstock.topologies.dsl.micro_batches import MicroBatches as MicroBatches
     from penstock.topologies.dsl.panes import TriggeredStream as TriggeredStream
+    from penstock.topologies.dsl.retries import hold_key as hold_key
     from penstock.topologies.dsl.retries import retry as retry
     from penstock.topologies.dsl.triggered_stream import KTriggeredStream as KTriggeredStream
     from penstock.topologies.dsl.windowed_stream import SessionWindowedKStream as SessionWindowedKStream

@@ -374,6 +374,19 @@ class RecordDeadLettered(_BadRecordFact):
 
 
 @dataclasses.dataclass(frozen=True)
+class RecordHeld:
+    """A record failed, and its operator holds its key (``hold_key``): it waits, with the later ones of the key, and is tried
+    again. ``attempts``: how often it has failed. ``place`` is ``None`` from the second time on."""
+
+    task: TaskId
+    operator: str
+    place: tuple[str, int, int] | None
+    error: str
+    detail: str
+    attempts: int
+
+
+@dataclasses.dataclass(frozen=True)
 class TimestampsClamped:
     """The policy ``clamp`` gave records of one poll the stream time of their partition."""
 
@@ -485,7 +498,7 @@ CommitFact: TypeAlias = (
     | DeadWorkerFenced
 )
 RecordFact: TypeAlias = (
-    RecordFailed | RecordSkipped | RecordDeadLettered | TimestampsClamped | NullsDropped | ColumnsMissing
+    RecordFailed | RecordSkipped | RecordDeadLettered | RecordHeld | TimestampsClamped | NullsDropped | ColumnsMissing
 )
 FlowFact: TypeAlias = PartitionPaused | PartitionResumed | SourceIdle | PurgeFailed
 Fact: TypeAlias = WorkerFact | TaskFact | StoreFact | CommitFact | RecordFact | FlowFact

@@ -14,7 +14,14 @@ from collections.abc import Callable
 from typing import Final
 
 from penstock.state.log import TaskId
-from penstock.streams.events.facts import Fact, RecordDeadLettered, RecordSkipped, TimestampsClamped, WorkerStopped
+from penstock.streams.events.facts import (
+    Fact,
+    RecordDeadLettered,
+    RecordHeld,
+    RecordSkipped,
+    TimestampsClamped,
+    WorkerStopped,
+)
 from penstock.streams.events.log_format import FACT, values_of
 from penstock.streams.events.measurements import Measurement
 from penstock.streams.events.sentences import Level, Line, line_of, sentence_of
@@ -88,7 +95,7 @@ class LoggingEvents:
 
 def _limited(fact: Fact) -> _Key | None:
     """The key by which the lines of a fact are limited; ``None``: they are not."""
-    if isinstance(fact, RecordSkipped | RecordDeadLettered):
+    if isinstance(fact, RecordSkipped | RecordDeadLettered | RecordHeld):
         return type(fact).__name__, fact.task, fact.operator
     if isinstance(fact, TimestampsClamped):
         return type(fact).__name__, fact.task, fact.partition.topic

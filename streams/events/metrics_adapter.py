@@ -86,6 +86,8 @@ class MetricsEvents:
                 self._add(names.BAD, (str(fact.task), fact.kind, "skip"))
             case f.RecordDeadLettered():
                 self._add(names.BAD, (str(fact.task), fact.kind, "dead_letter"))
+            case f.RecordHeld():
+                self._add(names.BAD, (str(fact.task), "processing", "hold_key"))
             case f.TimestampsClamped():
                 self._add(names.CLAMPED, (fact.partition.topic,), fact.records)
             case f.PartitionPaused():

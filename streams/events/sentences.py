@@ -202,6 +202,8 @@ def _record(fact: f.RecordFact) -> tuple[Level, Area, str]:
             return "warning", "record", "Record skipped"
         case f.RecordDeadLettered():
             return "warning", "record", "Record sent to the dead letter topic"
+        case f.RecordHeld():
+            return "warning", "record", "Record failed and holds its key: it waits, and is tried again"
         case f.TimestampsClamped():
             return "warning", "record", "Timestamps clamped to stream time"
         case f.NullsDropped():

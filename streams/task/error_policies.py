@@ -8,7 +8,7 @@ from typing import Literal
 
 from penstock.state.errors import SettingsError
 from penstock.topologies.operator_api.on_error import ErrorPolicy as ErrorPolicy
-from penstock.topologies.operator_api.on_error import OnError, Retry, why_refused
+from penstock.topologies.operator_api.on_error import HoldKey, OnError, Retry, why_refused
 
 TimestampErrorPolicy = Literal["fail", "skip", "clamp", "dead_letter"]
 
@@ -87,5 +87,7 @@ class Policies:
 
 
 def then_of(chosen: OnError) -> ErrorPolicy:
-    """The policy for a record that fails, after its last attempt."""
+    """The policy for a record that fails, after its last attempt, or cannot be held because it has no key."""
+    if isinstance(chosen, HoldKey):
+        return "fail"
     return chosen.then if isinstance(chosen, Retry) else chosen

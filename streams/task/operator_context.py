@@ -16,6 +16,7 @@ from penstock.streams.events.facts import (
     NullsDropped,
     RecordDeadLettered,
     RecordFailed,
+    RecordHeld,
     RecordSkipped,
 )
 from penstock.streams.events.port import NO_EVENTS, EventSink
@@ -77,6 +78,16 @@ class RecordErrorHandler:
         policy = general if chosen is None else then_of(chosen)
         failure = Failure(kind, operator, f"{type(error).__name__}: {error}", error, may_skip)
         self._apply(policy if may_skip else "fail", failure, index, place)
+
+    def held(self, operator: str, place: int, error: Exception, attempts: int) -> None:
+        """A record failed that its operator holds. Faults that are not the record's are raised as they are."""
+        fault = _no_records(error)
+        if fault is not None:
+            raise fault
+        origin = self._locate(place)
+        at = None if origin is None else (*origin.partition, origin.offset)
+        self._events.emit(RecordHeld(self._task, operator, at, type(error).__name__, str(error), attempts))
+        self.counts["processing_held"] += 1
 
     def retry_of(self, operator: str) -> Retry | None:
         """How often an operator calls its function again, if it can."""
@@ -202,6 +213,10 @@ class NodeContext:
     def failed(self, batch: Batch, index: int, error: Exception, *, may_skip: bool = True) -> None:
         """Apply the policy to the record behind this row."""
         self._failures.failed(self.name, self.index, batch.order[index] // self.time.stride, error, may_skip)
+
+    def held(self, batch: Batch, index: int, error: Exception, attempts: int) -> None:
+        """Report a record that waits."""
+        self._failures.held(self.name, batch.order[index] // self.time.stride, error, attempts)
 
     @property
     def retry(self) -> Retry | None:

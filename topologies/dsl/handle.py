@@ -17,8 +17,9 @@ from typing import Generic, Self
 
 from penstock.state.serdes.serde import Serde
 from penstock.state.type_parameters import K, V
+from penstock.topologies.dsl.internals.held_keys import hold_keys
 from penstock.topologies.dsl.wiring import Flow
-from penstock.topologies.operator_api.on_error import OnError
+from penstock.topologies.operator_api.on_error import HoldKey, OnError
 
 
 class Handle(Generic[K, V]):
@@ -39,8 +40,12 @@ class Handle(Generic[K, V]):
 
     def on_error(self, policy: OnError) -> Self:
         """Choose what the operator that emits these records does with a record that fails there, instead of the
-        application's ``Policies``: ``"fail"``, ``"skip"``, ``"dead_letter"``, or ``retry(attempts, backoff)``. For a
-        source that is bytes that cannot be read, and timestamps that are refused. Returns the same handle."""
+        application's ``Policies``: ``"fail"``, ``"skip"``, ``"dead_letter"``, ``retry(attempts, backoff)``, or
+        ``hold_key(backoff)``. For a source that is bytes that cannot be read, and timestamps that are refused. Returns the
+        same handle."""
+        if isinstance(policy, HoldKey):
+            hold_keys(self._flow, policy)
+            return self
         self._flow.wiring.graph.set_on_error(self._flow.operator, policy)
         return self
 

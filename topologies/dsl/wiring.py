@@ -108,6 +108,8 @@ class Wiring:
         self.topics: dict[str, str] = {}
         self._sources: dict[str, SourceSpec] = {}
         """Topics that are read: topic → operator."""
+        self._inputs: dict[str, Flow] = {}
+        """What operators with one input read."""
         self._parts: list[str] = []
         self._all_parts: set[str] = set()
         self._used: dict[tuple[str, str], int] = {}
@@ -142,9 +144,15 @@ class Wiring:
         for flow in inputs:
             self.check_own(flow, name)
         self.graph.add_operator(name, spec)
+        if len(inputs) == 1:
+            self._inputs[name] = inputs[0]
         for i, flow in enumerate(inputs, 1):
             self.graph.add_stream(f"to-{name}" if i == 1 else f"to-{name}-input-{i}", flow.out, name)
         return name
+
+    def input_of(self, name: str) -> Flow | None:
+        """What an operator reads; ``None`` if that is not one flow."""
+        return self._inputs.get(name)
 
     def add_ports(self, name: str, spec: OperatorSpec, inputs: Mapping[str, Flow]) -> str:
         """Add an operator and connect each input to the in port of its name."""

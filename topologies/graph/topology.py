@@ -20,7 +20,7 @@ from penstock.state.errors import TopologyError
 from penstock.state.stores.store import StoreSpec
 from penstock.topologies.graph.source_lines import declared_at
 from penstock.topologies.operator_api.edge_kinds import edge_kinds
-from penstock.topologies.operator_api.on_error import OnError, Retry, checked_on_error
+from penstock.topologies.operator_api.on_error import HoldKey, OnError, Retry, checked_on_error
 from penstock.topologies.operator_api.operator import OperatorSpec
 from penstock.topologies.operator_api.watermark_strategies import check_circles, check_loops
 from penstock.topologies.operators.records.external_sink import ExternalSinkSpec, only_source
@@ -147,10 +147,10 @@ class GraphBuilder:
         something else already."""
         policy = checked_on_error(chosen, name)
         spec = self._operators[name]
-        if isinstance(policy, Retry) and not spec.retries:
+        if isinstance(policy, Retry | HoldKey) and not spec.retries:
             raise TopologyError(
-                f"operator {name!r} ({spec.kind}) cannot call a function again; retry is for map, filter, flat_map, "
-                "branch, peek, foreach and select_key, and their forms: choose fail, skip or dead_letter here"
+                f"operator {name!r} ({spec.kind}) cannot call a function again; retry and hold_key are for map, filter, "
+                "flat_map, branch, peek, foreach and select_key, and their forms: choose fail, skip or dead_letter here"
             )
         if self._on_error.setdefault(name, policy) != policy:
             raise TopologyError(

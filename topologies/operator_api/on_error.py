@@ -28,7 +28,20 @@ class Retry:
         return [self.backoff_ms << n for n in range(self.attempts - 1)]
 
 
-OnError = ErrorPolicy | Retry
+@dataclasses.dataclass(frozen=True)
+class HoldKey:
+    """A record that fails waits, and all later records of its key behind it. The first one is tried again after
+    ``backoff_ms``, then after twice the last pause, up to ``backoff_max_ms``, until it succeeds. Other keys go on."""
+
+    backoff_ms: int
+    backoff_max_ms: int
+
+    def pause_ms(self, attempts: int) -> int:
+        """The pause after this many attempts have failed."""
+        return min(self.backoff_ms << min(attempts - 1, 40), self.backoff_max_ms)
+
+
+OnError = ErrorPolicy | Retry | HoldKey
 
 
 def why_refused(retry: Retry) -> str | None:
@@ -50,10 +63,18 @@ def checked_on_error(chosen: object, name: str) -> OnError:
     """Return what was chosen for operator ``name``. Raises ``TopologyError`` if it is none of the policies."""
     if isinstance(chosen, Retry) and (why := why_refused(chosen)) is not None:
         raise TopologyError(f"operator {name!r}: {why}")
+    if isinstance(chosen, HoldKey):
+        if not 1 <= chosen.backoff_ms <= chosen.backoff_max_ms:
+            raise TopologyError(
+                f"operator {name!r}: hold_key with a backoff of {chosen.backoff_ms} ms and at most {chosen.backoff_max_ms} "
+                "ms; give 1 ms or more, and a backoff_max that is not below"
+            )
+        return chosen
     policy = chosen.then if isinstance(chosen, Retry) else chosen
     for known in get_args(ErrorPolicy):
         if policy == known:
             return chosen if isinstance(chosen, Retry) else known
     raise TopologyError(
-        f"operator {name!r}: {policy!r} is not an error policy; choose fail, skip, dead_letter or retry(attempts, backoff)"
+        f"operator {name!r}: {policy!r} is not an error policy; choose fail, skip, dead_letter, retry(attempts, backoff) or "
+        "hold_key(backoff)"
     )

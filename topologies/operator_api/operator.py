@@ -130,6 +130,10 @@ class OperatorContext(Protocol):
         the work cannot be skipped record by record. Returns if the record is skipped; then it is already counted
         or sent to the dead letter topic."""
 
+    def held(self, batch: Batch, index: int, error: Exception, attempts: int) -> None:
+        """Report that a user function raised on this row, that many times so far, and that the row will be tried again.
+        Raises a fault that is not the record's."""
+
     def retrying(self, fn: Callable[..., Any]) -> Callable[..., Any]:
         """Return ``fn``, or if ``retry`` is not ``None``, a function that calls it again when it raises. The
         spec must have ``retries``."""

@@ -79,10 +79,30 @@ class PostgresDatabase:
             return db.execute(sql.encode()).fetchall()
 
 
+class FilesAndSqlite(SqliteFile):
+    """All rows in files of JSON lines, the other tables in a SQLite file."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self._folder = folder / "every"
+
+    def order(self) -> dict[str, str]:
+        return {"kind": "files", "place": self._path}
+
+    def query(self, sql: str) -> list[tuple[Any, ...]]:
+        if sql != "SELECT k, n FROM every":
+            return super().query(sql)
+        lines = [line for path in sorted(self._folder.glob("*.jsonl")) for line in path.read_text().splitlines()]
+        return [(row["k"], row["n"]) for row in map(json.loads, lines)]
+
+
 def sinks_of(kind: str, place: str) -> tuple[Sink, Sink, Sink]:
     """The sinks of the three tables."""
-    from penstock.connectors import PostgresSink, SqliteSink
+    from penstock.connectors import JsonLinesSink, PostgresSink, SqliteSink
 
+    if kind == "files":
+        every = JsonLinesSink(str(Path(place).parent / "every"), key="k", value="n", roll_interval=0)
+        return (every, *sinks_of("sqlite", place)[1:])
     if kind == "postgres":
         return (
             PostgresSink("every", conninfo=place, mode="append", key="k", value="n"),

@@ -1,4 +1,4 @@
-"""Rows of real workers in real databases, exactly once: workers are killed and frozen around the database's commit, others
+"""Rows of real workers in real databases and files, exactly once: workers are killed and frozen around the commit, others
 take over, and the frozen ones wake. The cases run side by side: most of their time is waiting for sessions."""
 
 from __future__ import annotations
@@ -12,17 +12,27 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.sinks.shop import SESSION_TIMEOUT_MS, Database, PostgresDatabase, Shop, SqliteFile, Step
+from tests.integration.sinks.shop import (
+    SESSION_TIMEOUT_MS,
+    Database,
+    FilesAndSqlite,
+    PostgresDatabase,
+    Shop,
+    SqliteFile,
+    Step,
+)
 from tests.integration.worker.application import until
 from tests.postgres_server import PostgresServer
 
-KINDS = ("sqlite", "postgres")
+KINDS = ("sqlite", "postgres", "files")
 CASES: list[tuple[str, str, Step, str]] = [
     ("exactly_once", "kill", "after", "sqlite"),
     ("at_least_once", "freeze", "after", "sqlite"),
     ("exactly_once", "freeze", "before", "sqlite"),
     ("exactly_once", "kill", "after", "postgres"),
     ("at_least_once", "freeze", "before", "postgres"),
+    ("exactly_once", "kill", "after", "files"),
+    ("at_least_once", "freeze", "before", "files"),
 ]
 """Guarantee, what strikes, around which step, which database."""
 LONG = [
@@ -45,7 +55,7 @@ def database(kind: str, folder: Path, server: PostgresServer) -> Database:
     if kind == "postgres":
         return PostgresDatabase(server)
     folder.mkdir(parents=True)
-    return SqliteFile(folder)
+    return FilesAndSqlite(folder) if kind == "files" else SqliteFile(folder)
 
 
 def struck(kafka: str, server: PostgresServer, folder: Path, case: tuple[str, str, Step, str]) -> None:

@@ -136,8 +136,9 @@ def plain(
     what becomes of values of unknown types, which raise ``TypeError`` without it."""
 
     def unknown(found: Any) -> Any:
-        if is_model(type(found)):
-            return _adapter(type(found)).dump_python(found, **_DUMPED)
+        kind: Any = type(found)
+        if is_model(kind):
+            return _adapter(kind).dump_python(found, **_DUMPED)
         if other is None:
             raise TypeError(f"{type(found).__name__} is not a type that can be written: {found!r:.100}")
         return other(found)

@@ -66,7 +66,7 @@ BAD = MetricName(
     "penstock_bad_records_total",
     "counter",
     ("task", "kind", "policy"),
-    "records that a policy skipped or sent to the dead letter topic",
+    "records that a policy skipped or sent to the dead letter topic, and failed attempts of held ones (`hold_key`)",
 )
 CLAMPED = MetricName(
     "penstock_clamped_timestamps_total", "counter", ("topic",), "records that the policy `clamp` changed"

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from penstock.streams.connectors.parquet_sink import ParquetSink
     from penstock.streams.connectors.parquet_source import ParquetSource
     from penstock.streams.connectors.postgres_sink import PostgresSink
+    from penstock.streams.connectors.postgres_source import PostgresSource
     from penstock.streams.connectors.source import Source, SourceBatch, SourceReader, SourceRecord
     from penstock.streams.connectors.sqlite_sink import SqliteSink
     from penstock.streams.connectors.table_rows import TableRow
@@ -44,6 +45,7 @@ __all__ = [
     "ParquetSink",
     "ParquetSource",
     "PostgresSink",
+    "PostgresSource",
     "RowFile",
     "Sink",
     "SinkPartition",
@@ -69,6 +71,7 @@ _HOMES = {
     "ParquetSink": "penstock.streams.connectors.parquet_sink",
     "ParquetSource": "penstock.streams.connectors.parquet_source",
     "PostgresSink": "penstock.streams.connectors.postgres_sink",
+    "PostgresSource": "penstock.streams.connectors.postgres_source",
     "RowFile": "penstock.streams.connectors.file_sinks",
     "Source": "penstock.streams.connectors.source",
     "SourceBatch": "penstock.streams.connectors.source",
@@ -79,7 +82,13 @@ _HOMES = {
     "WebhookSource": "penstock.streams.connectors.webhook_source",
 }
 """Loaded when they are used first: each needs the library of its system."""
-_EXTRAS = {"HttpSink": "http", "ParquetSink": "parquet", "ParquetSource": "parquet", "PostgresSink": "postgres"}
+_EXTRAS = {
+    "HttpSink": "http",
+    "ParquetSink": "parquet",
+    "ParquetSource": "parquet",
+    "PostgresSink": "postgres",
+    "PostgresSource": "postgres",
+}
 
 
 def __getattr__(name: str) -> object:

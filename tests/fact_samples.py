@@ -51,7 +51,7 @@ SAMPLES: list[f.Fact] = [
     f.ProducerRetired(ProducerRetiredError("slow")),
     f.DeadWorkerFenced("4f1c-0"),
     f.RecordFailed(TASK, "processing", "map", ("in", 0, 7), "ValueError", SECRET),
-    f.RecordHeld(TASK, "map", ("in", 0, 8), "ValueError", SECRET, 2),
+    f.RecordHeld(TASK, "processing", "map", ("in", 0, 8), "ValueError", SECRET, 2),
     f.RecordSkipped(TASK, "deserialization", "in", ("in", 0, 8), "SerdeError", SECRET),
     f.RecordDeadLettered(TASK, "timestamp", "in", None, "InvalidTimestamp", SECRET),
     f.TimestampsClamped(TASK, TopicPartition("in", 0), 3),

@@ -116,11 +116,13 @@ class FilePlace:
             try:
                 self._keep(kept)
             except FileNotFoundError as exc:
-                raise TaskMigratedError(
-                    f"another writer of {self._partition} was opened since, or {self._home} was removed"
-                ) from exc
+                raise self.lost() from exc
             self.position = position
             self._show(kept)
+
+    def lost(self) -> TaskMigratedError:
+        """The error of a writer whose files are gone: a newer one has removed them."""
+        return TaskMigratedError(f"another writer of {self._partition} was opened since, or {self._home} was removed")
 
     def _keep(self, kept: _Position) -> None:
         new = self._generation / f"next-{uuid.uuid4().hex}"

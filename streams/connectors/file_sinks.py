@@ -188,14 +188,17 @@ class _FileWriter(SinkWriter):
         if place is None:
             raise RetriableError(f"sink {self._partition} is closed")
         with translated(f"write files to {self._sink.folder}"):
-            if len(rows):
-                self._opened(place).add(rows, self._partition)
-            self._held += len(rows)
-            self._held_to = max(position, self._held_to)
-            if self._held < self._sink.roll_rows and time.monotonic() < self._due_s:
-                return self.position
-            if self._part is not None:
-                self._part[1].finish()
+            try:
+                if len(rows):
+                    self._opened(place).add(rows, self._partition)
+                self._held += len(rows)
+                self._held_to = max(position, self._held_to)
+                if self._held < self._sink.roll_rows and time.monotonic() < self._due_s:
+                    return self.position
+                if self._part is not None:
+                    self._part[1].finish()
+            except FileNotFoundError as exc:
+                raise place.lost() from exc
         part, self._part = self._part, None  # from here on it may be what the position names, so that close leaves it
         place.commit(self._held_to, None if part is None else part[0])
         self._held, self.position = 0, place.position

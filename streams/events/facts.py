@@ -374,15 +374,10 @@ class RecordDeadLettered(_BadRecordFact):
 
 
 @dataclasses.dataclass(frozen=True)
-class RecordHeld:
+class RecordHeld(_BadRecordFact):
     """A record failed, and its operator holds its key (``hold_key``): it waits, with the later ones of the key, and is tried
     again. ``attempts``: how often it has failed. ``place`` is ``None`` from the second time on."""
 
-    task: TaskId
-    operator: str
-    place: tuple[str, int, int] | None
-    error: str
-    detail: str
     attempts: int
 
 

@@ -87,7 +87,7 @@ class MetricsEvents:
             case f.RecordDeadLettered():
                 self._add(names.BAD, (str(fact.task), fact.kind, "dead_letter"))
             case f.RecordHeld():
-                self._add(names.BAD, (str(fact.task), "processing", "hold_key"))
+                self._add(names.BAD, (str(fact.task), fact.kind, "hold_key"))
             case f.TimestampsClamped():
                 self._add(names.CLAMPED, (fact.partition.topic,), fact.records)
             case f.PartitionPaused():

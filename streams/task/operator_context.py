@@ -86,7 +86,9 @@ class RecordErrorHandler:
             raise fault
         origin = self._locate(place)
         at = None if origin is None else (*origin.partition, origin.offset)
-        self._events.emit(RecordHeld(self._task, operator, at, type(error).__name__, str(error), attempts))
+        self._events.emit(
+            RecordHeld(self._task, "processing", operator, at, type(error).__name__, str(error), attempts)
+        )
         self.counts["processing_held"] += 1
 
     def retry_of(self, operator: str) -> Retry | None:

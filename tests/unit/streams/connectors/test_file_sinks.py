@@ -211,6 +211,27 @@ def test_whatever_two_openings_and_a_commit_do_between_each_other(
         writer.close()
 
 
+@pytest.mark.parametrize("kind", ["lines", "parquet"])
+def test_a_writer_whose_unfinished_file_was_removed_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """A newer writer removes it at any moment: also between the rows and the end of the file."""
+    clock = Clock(monkeypatch)
+    sink: FileSink = JsonLinesSink(str(tmp_path), key="k")
+    if kind == "parquet":
+        sink = ParquetSink(str(tmp_path), schema=SCHEMA, key="k")
+    old = sink.open(OF, 0)
+    assert old.write(rows(sink, 0, 3), 3) == 0
+    new = sink.open(OF, 0)
+    clock.now_s += 60
+    with pytest.raises(TaskMigratedError, match="another writer of s/t-0 was opened since"):
+        old.write(rows(sink, 3, 4), 4)
+    old.close()
+    assert new.write(rows(sink, 0, 2), 2) == 2 or new.write(SinkRows([], []), 2) == 2
+    new.close()
+    assert len(shown(tmp_path)) == 1
+
+
 def test_a_full_disk_is_waited_for_and_a_wrong_folder_is_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sink = JsonLinesSink(str(tmp_path / "out"), roll_interval=0)
     writer = sink.open(OF, 0)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pydantic import TypeAdapter, ValidationError
 
 _DUMPED: Final[Mapping[str, Any]] = {"by_alias": True, "round_trip": True, "warnings": "error"}
-"""What is written must be what is read: under aliases, without computed fields, and nothing of another type."""
+"""Writes what is read again: under aliases, without computed fields, and nothing of another type."""
 
 
 def is_model(cls: object) -> bool:

@@ -223,5 +223,5 @@ def _key(partition: SinkPartition, rows: list[_Row], body: Body) -> str:
 
 
 def _seconds(text: str) -> float:
-    """What ``Retry-After`` asks for in seconds; dates are taken for nothing."""
+    """The seconds of ``Retry-After``; none if it has a date."""
     return float(text) if text.isascii() and text.isdigit() else 0.0

@@ -235,5 +235,5 @@ def _translated() -> Iterator[None]:
 
 
 def _text(error: psycopg.Error) -> str:
-    """What the database says, in one line."""
+    """The database's message, in one line."""
     return " ".join(str(error).split())

@@ -109,7 +109,7 @@ class Wiring:
         self._sources: dict[str, SourceSpec] = {}
         """Topics that are read: topic → operator."""
         self._inputs: dict[str, Flow] = {}
-        """What operators with one input read."""
+        """The inputs of operators that have one."""
         self._parts: list[str] = []
         self._all_parts: set[str] = set()
         self._used: dict[tuple[str, str], int] = {}
@@ -151,7 +151,7 @@ class Wiring:
         return name
 
     def input_of(self, name: str) -> Flow | None:
-        """What an operator reads; ``None`` if that is not one flow."""
+        """The flow that an operator reads; ``None`` if it does not read exactly one."""
         return self._inputs.get(name)
 
     def add_ports(self, name: str, spec: OperatorSpec, inputs: Mapping[str, Flow]) -> str:

@@ -38,7 +38,8 @@ ABANDONED_MS = 24 * 3600 * 1000
 """The age after which the unpublished files of an attempt may be removed: no writer takes that long."""
 
 _MANIFEST = re.compile(r"manifest-\d{20}-[A-Za-z0-9._-]+\.json")
-_ATTEMPT = re.compile(r"\.?(\d{13})-")
+_ATTEMPT = re.compile(r"\.?(?:manifest-\d{20}-)?(\d{13})-")
+"""Also of what a dead process has written and not renamed yet: those names begin with a dot."""
 
 
 def new_attempt(now_ms: int) -> str:

@@ -30,7 +30,9 @@ from penstock.streams.ports.log import (
 
 RUN_FIXED = "run fixed"
 FENCED = "fenced"
-"""The values of a mark: fixed workers have run the partition; since then the group has fenced them."""
+BOOTSTRAPPED = "bootstrapped"
+"""The values of a mark: fixed workers have run the partition; since then the group has fenced them; only jobs that build
+its initial state have run it, without its outputs."""
 
 
 def fixed_id(application_id: str, partition: int) -> str:
@@ -92,9 +94,9 @@ class FencedPositions:
         self._producer = None
 
 
-def mark_fixed(consumer: LogConsumer, partitions: Sequence[TopicPartition]) -> None:
-    """Note that these are run fixed. ``consumer``: of the group of fixed workers."""
-    consumer.commit({tp: OffsetAndMetadata(0, RUN_FIXED) for tp in partitions})
+def mark_fixed(consumer: LogConsumer, partitions: Sequence[TopicPartition], mark: str = RUN_FIXED) -> None:
+    """Note that these are run fixed, or ``BOOTSTRAPPED``. ``consumer``: of the group of fixed workers."""
+    consumer.commit({tp: OffsetAndMetadata(0, mark) for tp in partitions})
 
 
 class FixedFence:

@@ -136,7 +136,7 @@ def what_if(
         run = _Comparison(spark, folder, application_id, (topologies[0], topologies[1]), (done[0], done[1]))
         with translated("the comparison"):
             rows = run.rows(forms, tolerance or Tolerance()).cache()
-            subjects, examples = _subjects(rows), _examples(rows, forms)
+            subjects, examples = subjects_of(rows), examples_of(rows, forms)
             if differences is not None:
                 write_table(texts(rows.where("differs"), forms, "old", "new"), differences)
             rows.unpersist()
@@ -322,7 +322,8 @@ def marked(both: DataFrame, forms: Forms, tolerance: Tolerance) -> DataFrame:
     return both.withColumn("value_differs", value_differs).withColumn("differs", value_differs | metadata_differs)
 
 
-def _subjects(rows: DataFrame) -> list[Subject]:
+def subjects_of(rows: DataFrame) -> list[Subject]:
+    """The figures of each topic and store in the rows of ``marked``."""
     found = (
         rows.groupBy("kind", "name")
         .agg(
@@ -338,7 +339,8 @@ def _subjects(rows: DataFrame) -> list[Subject]:
     return [Subject(r["kind"], r["name"], r["old"], r["new"], r["rows"], r["keys"], r["metadata"]) for r in found]
 
 
-def _examples(rows: DataFrame, forms: Forms) -> list[Example]:
+def examples_of(rows: DataFrame, forms: Forms) -> list[Example]:
+    """A few of the rows that differ."""
     first = rows.where("value_differs").orderBy(F.desc("kind"), "name", "place", "key").limit(EXAMPLES)
     return [
         Example(r["kind"], r["name"], r["key"], r["old"], r["new"]) for r in texts(first, forms, "old", "new").collect()

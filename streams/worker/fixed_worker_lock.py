@@ -16,7 +16,7 @@ from contextlib import suppress
 from penstock.state.errors import RetriableError, SettingsError
 from penstock.state.log import TopicPartition
 from penstock.streams.ports.log import LogAdmin, LogConsumer
-from penstock.streams.runtime.fixed_fence import mark_fixed
+from penstock.streams.runtime.fixed_fence import RUN_FIXED, mark_fixed
 
 JOIN_LIMIT_S = 60.0
 KEEP_INTERVAL_S = 1.0
@@ -71,9 +71,9 @@ class FixedWorkerPresence:
                 )
             self._consumer.poll(1, 0.1)
 
-    def mark(self, partitions: Sequence[TopicPartition]) -> None:
-        """Note that these partitions run fixed, for a group that takes them over."""
-        mark_fixed(self._consumer, partitions)
+    def mark(self, partitions: Sequence[TopicPartition], mark: str = RUN_FIXED) -> None:
+        """Note that these partitions run fixed, or ``BOOTSTRAPPED``, for a group that takes them over."""
+        mark_fixed(self._consumer, partitions, mark)
 
     def _on_assign(self, partitions: Sequence[TopicPartition]) -> None:
         self._look_due = self._joined

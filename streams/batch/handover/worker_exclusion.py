@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 
 from penstock.state.errors import PenstockError, SettingsError
 from penstock.state.log import TopicPartition
 from penstock.streams.batch.background import in_background
-from penstock.streams.batch.cluster import ClusterAddress, open_admin, open_consumer, open_transactional
-from penstock.streams.ports.log import LogAdmin
-from penstock.streams.runtime.fixed_fence import FixedFence, fixed_id
+from penstock.streams.batch.cluster import ClusterAddress, open_admin, open_consumer, open_transactional, retried
+from penstock.streams.ports.log import LogAdmin, OffsetAndMetadata
+from penstock.streams.runtime.fixed_fence import BOOTSTRAPPED, RUN_FIXED, FixedFence, fixed_id
 from penstock.streams.worker.fixed_worker_lock import (
     KEEP_INTERVAL_S,
     FixedWorkerPresence,
@@ -25,12 +25,21 @@ from penstock.streams.worker.settings import WorkerSettings
 SESSION_MS = 10_000
 """A job that was killed keeps workers and other jobs away for this long."""
 _LOOK_AGAIN_S = 0.5
+Marks = Mapping[TopicPartition, OffsetAndMetadata | None]
+"""Notes of the group of fixed workers about partitions (``fixed_fence``)."""
 
 
 @contextmanager
-def kept_away(settings: WorkerSettings, inputs: Sequence[TopicPartition]) -> Iterator[None]:
-    """Keep workers of the application from starting while the block runs. ``inputs``: all of its input partitions. Raises
-    ``SettingsError`` if workers, or another job of this kind, hold its tasks."""
+def kept_away(
+    settings: WorkerSettings,
+    inputs: Sequence[TopicPartition],
+    *,
+    bootstraps: Callable[[Marks], None] | None = None,
+) -> Iterator[None]:
+    """Keep workers of the application from starting while the block runs. ``inputs``: all of its input partitions.
+    ``bootstraps``: the block builds initial state, and notes so; called with what was noted before, when no commit of an
+    earlier process can follow, it raises if that must not be. Raises ``SettingsError`` if workers, or another job of this
+    kind, hold its tasks."""
     address = ClusterAddress(settings.bootstrap_servers, {**settings.common, **settings.consumer})
     admin = open_admin(ClusterAddress(settings.bootstrap_servers, dict(settings.common)))
     _wait_for_nobody(admin, settings.application_id)
@@ -46,12 +55,23 @@ def kept_away(settings: WorkerSettings, inputs: Sequence[TopicPartition]) -> Ite
         look()
         if (members := admin.group_members(presence_group(settings.application_id))) > 1:
             raise _held(settings.application_id, members - 1)
+        marks = _marks(address, settings.application_id, inputs)
         _fence_former(settings, inputs)
-        presence.mark(inputs)
+        if bootstraps is not None:
+            bootstraps(marks)
+        presence.mark(inputs, RUN_FIXED if bootstraps is None else BOOTSTRAPPED)
         with in_background(partial(_keep, presence), "presence"):
             yield
     finally:
         presence.close()
+
+
+def _marks(address: ClusterAddress, application_id: str, inputs: Sequence[TopicPartition]) -> Marks:
+    consumer = open_consumer(address, presence_group(application_id))
+    try:
+        return retried(lambda: consumer.committed(inputs))
+    finally:
+        consumer.close()
 
 
 def _fence_former(settings: WorkerSettings, inputs: Sequence[TopicPartition]) -> None:

@@ -131,12 +131,17 @@ class WorkedOff:
 def work_off(spark: SparkSession, handover: Handover, until: EndOffsets, progress: Say | None = None) -> WorkedOff:
     """Work off the application's inputs up to ``until``, and what lies in its repartition topics. Raises ``SettingsError``
     while workers hold its tasks; else what ends a worker, or ``EnvironmentFault`` when Spark fails: then run it again."""
-    began_s = time.monotonic()
     layout = handover.prepare()
-    with (
-        kept_away(handover.settings, handover.inputs(layout)),
-        open_cluster(handover.connection, handover.application_id) as cluster,
-    ):
+    with kept_away(handover.settings, handover.inputs(layout)):
+        return work_off_held(spark, handover, layout, until, progress)
+
+
+def work_off_held(
+    spark: SparkSession, handover: Handover, layout: TopicLayout, until: EndOffsets, progress: Say | None = None
+) -> WorkedOff:
+    """``work_off`` where the caller keeps workers away, and has prepared the application's topics (``layout``)."""
+    began_s = time.monotonic()
+    with open_cluster(handover.connection, handover.application_id) as cluster:
         rounds = Rounds(handover.topology(), handover.application_id, layout, cluster, until)
         with _told(handover, layout, until, progress):
             reports = _run(spark, handover, rounds)

@@ -39,6 +39,7 @@ REQUEST_TIMEOUT_S = 60.0
 _LEADERS_S = 10.0  # within a commit, whose transaction has its own timeout
 _NO_OFFSET = -1001  # librdkafka's "invalid": no position, nothing committed
 _error: Any = Message.error
+_Offsets = dict[TopicPartition, int]
 
 
 def _native(tp: TopicPartition, offset: int = _NO_OFFSET, metadata: str = "") -> confluent_kafka.TopicPartition:
@@ -312,11 +313,10 @@ class KafkaConsumer:
                 break
         return taken
 
-    def _handed_out(
-        self, chunks: list[Chunk], ends: dict[TopicPartition, int], bad: Mapping[TopicPartition, int]
-    ) -> Fetched:
-        """Return what was gathered. ``bad``: where a record cannot be returned. Records after it were dropped, so the
-        next poll finds it again."""
+    def _handed_out(self, chunks: list[Chunk], ends: _Offsets, bad: _Offsets) -> Fetched:
+        """Return what was gathered before any damage. ``bad``: where a record cannot be returned. Records after it were
+        dropped, so the next poll finds it again."""
+        chunks = self._errors.sound(chunks, ends, bad)
         for chunk in chunks:
             tp = TopicPartition(chunk.topic, chunk.partition)
             self._positions[tp] = chunk.offsets[-1] + 1
@@ -326,6 +326,9 @@ class KafkaConsumer:
             ends.pop(tp, None)
             self._failure = self._failure or unreadable(tp, offset)
             self.seek(tp, offset)
+        again, failure = self._errors.again(self._positions)
+        self._failure = self._failure or failure
+        self._restart(again)
         if self._failure is not None and not chunks and not ends:
             self._raise_failure()
         return Fetched(chunks, ends)
@@ -353,7 +356,7 @@ class KafkaConsumer:
                 bad.pop(tp, None)
             self._restart(stale)
             remaining_s = until - time.monotonic()
-            if chunks or ends or bad or self._failure is not None or remaining_s <= 0:
+            if chunks or ends or bad or self._failure is not None or self._errors.damaged or remaining_s <= 0:
                 return self._handed_out(chunks, ends, bad)
             wait_s = min(remaining_s, SERVE_INTERVAL_S)
 
@@ -376,14 +379,12 @@ class KafkaConsumer:
 
     def _take(self, count: int, timeout_s: float) -> list[Message]:
         client = self._open()
-        if self._failure is not None:
-            self._raise_failure()
+        self._raise_failure()
         try:
             messages: list[Message] = client.consume(count, timeout_s)
         except (KafkaException, SystemError) as exc:
             raise translated(exc, "reading from the cluster") from exc
-        if self._failure is not None:
-            self._raise_failure()
+        self._raise_failure()
         return messages
 
     def _raise_failure(self) -> None:
@@ -408,13 +409,11 @@ class KafkaConsumer:
     def _note(self, tp: TopicPartition, at: int | None, err: KafkaError, ends: dict[TopicPartition, int]) -> None:
         if err.code() == KafkaError._PARTITION_EOF:
             ends[tp] = at or 0
-        elif self._failure is None:
-            at = self._positions.get(tp, -1) if at is None or at < 0 else at
-            self._failure = self._errors.failure(tp, at, err)
+        else:
+            failure = self._errors.failure(tp, at, self._positions.get(tp, -1), err)
+            self._failure = self._failure or failure
 
-    def _without_stale(
-        self, chunks: list[Chunk], ends: dict[TopicPartition, int], bad: dict[TopicPartition, int]
-    ) -> list[Chunk]:
+    def _without_stale(self, chunks: list[Chunk], ends: _Offsets, bad: _Offsets) -> list[Chunk]:
         touched = self._touched
         fresh = [c for c in chunks if (c.topic, c.partition) not in touched]
         stale = [TopicPartition(c.topic, c.partition) for c in chunks if (c.topic, c.partition) in touched]

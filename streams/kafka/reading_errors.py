@@ -57,7 +57,7 @@ class ReadingErrors:
             return None
         # The client has looked for an offset that the damage made up.
         astray = code in _GONE and at != position and (tp in self._damaged or self._tries.get(tp, (-1,))[0] == position)
-        if astray or code in _DAMAGED:
+        if astray or (code in _DAMAGED and tp.topic):
             known = self._damaged.get(tp)
             if known is None:
                 client_logger().warning("%s [%d]: %s; reading it again", tp.topic, tp.partition, err.str())

@@ -33,6 +33,13 @@ def test_what_reading_again_does_not_cure_is_raised() -> None:
     assert isinstance(ReadingErrors().failure(TP, 1, 1, NO_SUCH_OFFSET), OffsetOutOfRangeError)
 
 
+def test_what_the_client_cannot_do_at_all_is_raised() -> None:
+    """It names no partition."""
+    errors = ReadingErrors()
+    assert isinstance(errors.failure(TopicPartition("", -1), -1, -1, UNKNOWN_FORMAT), EnvironmentFault)
+    assert not errors.damaged
+
+
 def test_damaged_batch_is_read_again_until_it_is_plain_that_the_log_has_it_so() -> None:
     errors = ReadingErrors()
 

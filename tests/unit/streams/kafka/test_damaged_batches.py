@@ -1,6 +1,6 @@
 """A consumer whose client goes on in the wrong place behind a damaged batch: every record comes once and in order, by both
-readers. The client is a script here: which bytes a real one takes for a batch is chance. ``tests/integration`` damages a real
-log."""
+readers. The client is a script here: which bytes a real one takes for a batch is chance (``tests/integration`` damages a
+real log)."""
 
 from __future__ import annotations
 

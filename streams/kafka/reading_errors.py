@@ -128,8 +128,8 @@ def failure_of(tp: TopicPartition, at: int, err: KafkaError) -> BaseException:
 def _stays_damaged(tp: TopicPartition, damage: _Damage, position: int) -> EnvironmentFault:
     return EnvironmentFault(
         f"a batch of topic {tp.topic}, partition {tp.partition}, at or after offset {position} is damaged: {damage.said}. "
-        f"It was so each of {DAMAGED_TRIES} times that it was fetched, so it is not the network. Nothing from that batch on "
-        "is read. Look for the broker's log and disk; if another replica is whole, make it the leader. If none is, stop the "
+        f"To read it again {DAMAGED_TRIES} times has not helped, so it is not the network. Nothing from that batch on is "
+        "read. Look for the broker's log and disk; if another replica is whole, make it the leader. If none is, stop the "
         "application and set its group to the offset after the batch (kafka-consumer-groups --reset-offsets)"
     )
 

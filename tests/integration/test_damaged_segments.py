@@ -12,10 +12,13 @@ from confluent_kafka import Producer
 
 from penstock.state.errors import EnvironmentFault
 from penstock.state.log import TopicPartition
-from penstock.streams.kafka.client_config import consumer_config
+from penstock.streams.kafka.admin import KafkaAdmin
+from penstock.streams.kafka.client_config import admin_config, consumer_config
 from penstock.streams.kafka.consumer import KafkaConsumer
 from penstock.streams.kafka.embedded import EmbeddedKafka
+from penstock.streams.kafka.reading_errors import DAMAGED_TRIES
 from penstock.streams.ports.chunk import Chunk
+from penstock.streams.ports.log import TopicSpec
 from tests.chaos.frames import batches_in
 from tests.contract.worlds import NATIVE_MODES
 
@@ -34,6 +37,7 @@ class Damaged:
     """A topic of three batches, the second with a wrong bit."""
 
     def __init__(self, kafka: EmbeddedKafka, topic: str) -> None:
+        KafkaAdmin(admin_config(kafka.bootstrap_servers, {})).create_topics([TopicSpec(topic, 1)])
         writer = Producer({"bootstrap.servers": kafka.bootstrap_servers})
         self.tp = TopicPartition(topic, 0)
         for number in range(3):
@@ -73,8 +77,10 @@ def test_it_is_read_again_until_it_is_whole(kafka: EmbeddedKafka, native: str) -
     damaged = Damaged(kafka, f"passing-{native}")
     with damaged.reading(native) as consumer:
         chunks: list[Chunk] = []
-        until = time.monotonic() + 2.0
-        while time.monotonic() < until:
+        until = time.monotonic() + LIMIT_S
+        while not chunks and time.monotonic() < until:
+            chunks += consumer.poll(100, 0.1).chunks
+        for _ in range(DAMAGED_TRIES // 2):
             chunks += consumer.poll(100, 0.1).chunks
         assert keys_of(chunks) == [b"0"]
         damaged.flip()

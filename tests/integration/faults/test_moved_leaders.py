@@ -4,10 +4,12 @@ time for one request."""
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 
 import pytest
 from confluent_kafka import Producer
 
+from penstock.state.errors import RetriableError
 from penstock.state.log import TopicPartition
 from penstock.streams.kafka.admin import KafkaAdmin
 from penstock.streams.kafka.client_config import admin_config, consumer_config
@@ -48,6 +50,14 @@ def test_the_next_one_answers(cluster: ChaosCluster) -> None:
     cluster.kill_broker(broker)
     assert admin.topic_config(topics[0])["min.insync.replicas"] == "2"
     assert consumer.watermarks(places[0]) == (0, 1)
-    after = consumer.leader_epochs(places)
+    after: dict[TopicPartition, int] = {}
+
+    def known() -> bool:
+        # What a commit asks has ten seconds; on a busy machine, an election may take longer.
+        with suppress(RetriableError):
+            after.update(consumer.leader_epochs(places))
+        return bool(after)
+
+    until("the successors tell their epochs", known, 90)
     assert after[places[0]] > before[places[0]]
     consumer.close()

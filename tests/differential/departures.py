@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 from tests.conformance.compare import Row
 from tests.differential.inputs import Run
-from tests.differential.outcomes import Outcome, Step, same
+from tests.differential.outcomes import Outcome, same
 
 TOGETHER_MAX = 3
 """How many departures may explain one difference together."""
@@ -100,14 +100,6 @@ def _text(row: Row) -> str:
 def any_order_at_once(run: Run, outcome: Outcome) -> Outcome:
     """Without the order of what one record puts out."""
     return _mapped(outcome, lambda rows: sorted(rows, key=_text))
-
-
-def any_order(run: Run, outcome: Outcome) -> Outcome:
-    """Without the order of records, and without which record put them out."""
-    rows: Step = {}
-    for sink, row in outcome.flat():
-        rows.setdefault(sink, []).append(row)
-    return Outcome([{sink: sorted(rows[sink], key=_text) for sink in sorted(rows)}], outcome.error)
 
 
 def without_idle_changes(run: Run, outcome: Outcome) -> Outcome:

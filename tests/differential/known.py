@@ -52,15 +52,6 @@ DEPARTURES: tuple[Departure, ...] = (
         replay=r.both_without_second_deletions,
     ),
     Departure(
-        "unmatched records late",
-        "When unmatched records leave a join",
-        ("streams_left_*", "streams_right_*", "streams_outer_*"),
-        "Kafka Streams",
-        "An unmatched record is due when stream time passes its window and grace. Kafka Streams lets some wait for later "
-        "records: behind another one of their key, or for the wider of the two bounds.",
-        seen_as=d.any_order,
-    ),
-    Departure(
         "records without key or value ahead",
         "Records without a key or value that run ahead",
         ("streams_*",),
@@ -77,6 +68,15 @@ DEPARTURES: tuple[Departure, ...] = (
         "What a record that is later than the grace still meets depends on when rows are forgotten: Kafka Streams keeps "
         "each side's rows by that side's time, and one millisecond less than it takes records.",
         replay=r.late_records_left_out,
+    ),
+    Departure(
+        "unmatched records late",
+        "When unmatched records leave a join",
+        ("streams_left_*", "streams_right_*", "streams_outer_*"),
+        "Kafka Streams",
+        "An unmatched record is due when stream time passes its window and grace. Kafka Streams lets some wait for later "
+        "records: behind another one of their key, or for the wider of the two bounds. They may meet a late partner then.",
+        replay=r.unmatched_when_due,
     ),
     Departure(
         "released at once",

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from tests.conformance.compare import Row
 from tests.differential.departures import Play, Sides
 from tests.differential.inputs import WALL, Entry, Run
+from tests.differential.kinds.kind import Node
 from tests.differential.outcomes import Outcome, Step
 
 Pair = tuple[Outcome, Outcome]
@@ -170,33 +171,114 @@ def nulls_moving_no_time(run: Run, ours: Outcome, theirs: Outcome, sides: Sides)
 
 
 def late_records_left_out(run: Run, ours: Outcome, theirs: Outcome, sides: Sides) -> Pair:
-    """Both without the results of records that are as late as a join's grace, and without those of their partners that
-    tell of no partner."""
-    late = _late_values(run)
-    partners = {
-        entry["v"]
-        for entry in run.input
-        if entry["v"] is not None and any(entry["k"] == e["k"] and entry["topic"] != e["topic"] for e in late)
-    }
-    values = {entry["v"] for entry in late}
+    """Both without the results of each record that came when one side had forgotten a partner of it and the other had not,
+    and of that partner: the pair, and what tells that one of the two met nobody."""
+    made = [
+        result for node in run.nodes if node.get("kind") == "stream_stream" for result in _in_doubt(run, node, sides)
+    ]
+    joins = sum(node.get("kind") == "stream_stream" for node in run.nodes)
 
     def concerned(row: Row) -> bool:
-        parts = set(re.split(r"[|']", str(row["v"])))
-        return bool(parts & values) or ("null" in parts and bool(parts & partners))
+        found = _parts(row["v"])
+        return any(
+            row["k"] == key
+            and ((parts == found and row["ts"] == ts) or (joins > 1 and parts < found and row["ts"] >= ts))
+            for key, parts, ts in made
+        )
 
     return _rows_without(ours, concerned), _rows_without(theirs, concerned)
 
 
-def _late_values(run: Run) -> list[Entry]:
-    grace_ms = min(node["grace_ms"] for node in run.nodes if "grace_ms" in node)
-    now, late = -1, []
-    for entry in run.input:
-        if _is_null(entry):
-            continue
-        if now >= 0 and entry["ts"] < now and entry["ts"] <= now - grace_ms:
-            late.append(entry)
-        now = max(now, entry["ts"])
-    return late
+NOBODY = "null"
+"""In the place of a partner that was not met."""
+
+
+def _parts(value: object) -> set[str]:
+    """The values that a join's result is made of."""
+    return set(re.split(r"[|']", str(value))) - {""}
+
+
+def _in_doubt(run: Run, join: Node, sides: Sides) -> Iterator[tuple[str, set[str], int]]:
+    """Key, parts and timestamp of the results that one side has and the other need not have. Both forget a row when it is
+    behind by the join's whole window and grace: Penstock by the time of both streams, Kafka Streams by that of the row's own
+    stream and one millisecond sooner."""
+    size_ms, grace_ms = join["before_ms"] + join["after_ms"], join["grace_ms"]
+    longest_ms = max(size_ms, join["before_ms"], join["after_ms"])
+    times = {"left": -1, "right": -1}
+    came: dict[str, list[Row]] = {"left": [], "right": []}
+    for side, row in _arrivals(run, join, sides):
+        other = "right" if side == "left" else "left"
+        times[side] = max(times[side], row["ts"])
+        for earlier in came[other]:
+            left, right = (row, earlier) if side == "left" else (earlier, row)
+            meets = -join["before_ms"] <= right["ts"] - left["ts"] <= join["after_ms"]
+            here = earlier["ts"] >= max(times.values()) - longest_ms - grace_ms
+            there = earlier["ts"] > times[other] - size_ms - grace_ms
+            if meets and earlier["k"] == row["k"] and here != there:
+                one, two = _parts(earlier["v"]), _parts(row["v"])
+                yield row["k"], one | two, max(row["ts"], earlier["ts"])
+                yield row["k"], one | {NOBODY}, earlier["ts"]
+                yield row["k"], two | {NOBODY}, row["ts"]
+        came[side].append(row)
+
+
+def _arrivals(run: Run, join: Node, sides: Sides) -> Iterator[tuple[str, Row]]:
+    """What a join is given, in order: each row that has a key and a value, with its side."""
+    before = [node for node in run.nodes[: run.nodes.index(join)] if node["op"] != "sink"]
+    ends = [{"op": "sink", "in": join[side], "name": side} for side in ("left", "right")]
+    for step in sides.ours(dataclasses.replace(run, nodes=[*before, *ends])).steps:
+        for side in ("left", "right"):
+            yield from ((side, row) for row in step.get(side, []) if row["k"] is not None and row["v"] is not None)
+
+
+def unmatched_when_due(run: Run, ours: Outcome, theirs: Outcome, sides: Sides) -> Pair:
+    """Both without the rows that tell of no partner and that the other side put out behind a later record than Penstock, or
+    not at all, as a partner came before."""
+    if ours.error is not None or theirs.error is not None:
+        return ours, theirs
+    mine, other = _places_of_unmatched(ours), _places_of_unmatched(theirs)
+    moved: set[tuple[str, int]] = set()
+    moved_there: set[tuple[str, int]] = set()
+    for text, places in mine.items():
+        there = other.get(text, [])
+        pairs = list(zip(places, there, strict=False))
+        if len(places) == len(there) and all(due <= came for due, came in pairs):
+            moved |= {(text, due) for due, came in pairs if due < came}
+            moved_there |= {(text, came) for due, came in pairs if due < came}
+        elif not there:
+            moved |= {(text, due) for due in places if _met_after(due, text, ours, theirs)}
+    return _without_places(ours, moved), _without_places(theirs, moved_there)
+
+
+def _met_after(due: int, text: str, ours: Outcome, theirs: Outcome) -> bool:
+    """Whether what ours says of no partner at an entry is said of one by the other side at a later entry."""
+    [row] = [row for sink, rows in ours.steps[due].items() for row in rows if _said(sink, row) == text][:1]
+    alone = _parts(row["v"]) - {NOBODY}
+    later = [found for step in theirs.steps[due + 1 :] for rows in step.values() for found in rows]
+    return any(found["k"] == row["k"] and alone < _parts(found["v"]) - {NOBODY} for found in later)
+
+
+def _places_of_unmatched(outcome: Outcome) -> dict[str, list[int]]:
+    """At which entries each row that tells of no partner was put out."""
+    places: dict[str, list[int]] = {}
+    for index, step in enumerate(outcome.steps):
+        for sink, rows in step.items():
+            for row in rows:
+                if NOBODY in _parts(row["v"]):
+                    places.setdefault(_said(sink, row), []).append(index)
+    return places
+
+
+def _said(sink: str, row: Row) -> str:
+    return repr((sink, sorted(row.items())))
+
+
+def _without_places(outcome: Outcome, dropped: set[tuple[str, int]]) -> Outcome:
+    steps: list[Step] = []
+    for index, step in enumerate(outcome.steps):
+        left = {sink: [row for row in rows if (_said(sink, row), index) not in dropped] for sink, rows in step.items()}
+        steps.append({sink: rows for sink, rows in left.items() if rows})
+    return Outcome(steps, outcome.error)
 
 
 def _rows_without(outcome: Outcome, dropped: Callable[[Row], bool]) -> Outcome:

@@ -95,11 +95,36 @@ def test_a_departure_explains_its_own_difference_alone(see: d.See, ours: list[An
     assert explanation([other_one, departure], run, mine, other, ECHOES) == "it", "no more departures than are needed"
 
 
-def test_order_across_steps_is_looked_past_only_where_it_may_be() -> None:
+@pytest.mark.parametrize(
+    ("theirs", "same_at_last"),
+    [
+        ([{}, {"out": [row("a", "x|y", 1), row("a", "w|null", 0)]}], True),
+        ([{"out": [row("a", "w|null", 0)]}, {"out": [row("a", "x|y", 1)]}], True),
+        ([{}, {"out": [row("a", "x|y", 1), row("a", "w|null", 5)]}], False),
+        ([{"out": [row("a", "x|y", 1), row("a", "w|null", 0)]}, {}], False),
+        ([{}, {"out": [row("a", "x|y", 1)]}], False),
+    ],
+)
+def test_only_rows_of_unmatched_records_may_come_late(theirs: list[Any], same_at_last: bool) -> None:
     run = Run("x", 0, [], [entry(0), entry(1)])
-    ours, theirs = Outcome([{"out": [row("a", 1)]}, {}]), Outcome([{}, {"out": [row("a", 1)]}])
-    assert same(d.any_order(run, ours), d.any_order(run, theirs))
-    assert not same(d.any_order_at_once(run, ours), d.any_order_at_once(run, theirs))
+    ours = Outcome([{"out": [row("a", "w|null", 0)]}, {"out": [row("a", "x|y", 1)]}])
+    assert same(*r.unmatched_when_due(run, ours, Outcome(theirs), ECHOES)) == same_at_last
+
+
+def test_a_partner_may_come_before_the_row_of_an_unmatched_record() -> None:
+    run = Run("x", 0, [], [entry(0), entry(1)])
+    ours = Outcome([{"out": [row("a", "w|null")]}, {"out": [row("a", "w|y")]}])
+    met, unmet = Outcome([{}, {"out": [row("a", "w|y")]}]), Outcome([{}, {"out": [row("a", "z|y")]}])
+    assert same(*r.unmatched_when_due(run, ours, met, ECHOES))
+    assert not same(*r.unmatched_when_due(run, ours, unmet, ECHOES))
+    assert not same(*r.unmatched_when_due(run, met, ours, ECHOES))
+
+
+def test_rows_of_unmatched_records_do_not_come_sooner() -> None:
+    run = Run("x", 0, [], [entry(0), entry(1)])
+    sooner, later = Outcome([{"out": [row("a", "w|null")]}, {}]), Outcome([{}, {"out": [row("a", "w|null")]}])
+    assert same(*r.unmatched_when_due(run, sooner, later, ECHOES))
+    assert not same(*r.unmatched_when_due(run, later, sooner, ECHOES))
 
 
 NODES = [
@@ -134,13 +159,56 @@ def test_nulls_that_move_no_time_keep_what_they_put_out_themselves() -> None:
     assert seen.steps == [{"out": [row("k", "x", 1)]}, {"out": [alone]}, {}]
 
 
-def test_results_of_late_records_and_of_their_partners_alone_are_looked_past() -> None:
-    entries = [entry(20, "k", "x"), entry(21, "q", "y"), {**entry(5, "k", "late"), "topic": "t"}]
-    run = Run("x", 0, NODES, entries)
-    looked_past = [row("k", "x|late", 20), row("k", "x|null", 20)]
-    kept = [row("q", "y|null", 21), row("k", "x|z", 20)]
-    seen, _ = r.late_records_left_out(run, Outcome([{"out": [*looked_past, *kept]}]), Outcome([]), ECHOES)
-    assert seen.steps == [{"out": kept}]
+STREAMS = [
+    {"op": "stream", "id": "l", "topic": "l"},
+    {"op": "stream", "id": "r", "topic": "r"},
+    {
+        "op": "join",
+        "id": "made",
+        "kind": "stream_stream",
+        "type": "outer",
+        "left": "l",
+        "right": "r",
+        "joiner": "pair",
+        "before_ms": 8,
+        "after_ms": 8,
+        "grace_ms": 2,
+    },
+    {"op": "sink", "in": "made", "name": "out"},
+]
+FORGOTTEN_BY_ONE = [
+    pytest.param([("l", "k", "x", 10), ("l", "q", "y", 28), ("r", "k", "late", 10)], id="one millisecond sooner"),
+    pytest.param(
+        [("l", "k", "x", 10), ("r", "q", "y", 40), ("r", "k", "late", 10)], id="by the time of the other side"
+    ),
+]
+FORGOTTEN_BY_BOTH_OR_NONE = [
+    pytest.param([("l", "k", "x", 10), ("l", "q", "y", 27), ("r", "k", "late", 10)], id="kept by both"),
+    pytest.param([("l", "k", "x", 10), ("l", "q", "y", 29), ("r", "k", "late", 10)], id="forgotten by both"),
+    pytest.param([("l", "k", "x", 10), ("l", "q", "y", 28), ("r", "k", "late", 19)], id="out of the window"),
+    pytest.param([("l", "p", "x", 10), ("l", "q", "y", 28), ("r", "k", "late", 10)], id="another key"),
+    pytest.param([("l", "k", None, 10), ("l", "q", "y", 28), ("r", "k", "late", 10)], id="no value"),
+]
+
+
+def seen_of_late_records(entries: list[Any]) -> list[Any]:
+    """What is left of rows that tell of late records, of their partners, and of others."""
+    run = Run("x", 0, STREAMS, [dict(zip(("topic", "k", "v", "ts"), e, strict=True)) for e in entries])
+    rows = [row("k", "x|late", max(entries[0][3], entries[2][3])), row("k", "x|null", 10)]
+    rows += [row("k", "null|late", entries[2][3]), row("q", "y|null", 28), row("k", "x|z", 20)]
+    sides = Sides(lambda run: play(run.nodes, run.input), echo)
+    seen, _ = r.late_records_left_out(run, Outcome([{"out": rows}]), Outcome([]), sides)
+    return [row["v"] for _, row in seen.flat()]
+
+
+@pytest.mark.parametrize("entries", FORGOTTEN_BY_ONE)
+def test_results_of_partners_that_one_side_forgot_are_looked_past(entries: list[Any]) -> None:
+    assert seen_of_late_records(entries) == ["y|null", "x|z"]
+
+
+@pytest.mark.parametrize("entries", FORGOTTEN_BY_BOTH_OR_NONE)
+def test_results_of_late_records_are_compared_where_both_agree(entries: list[Any]) -> None:
+    assert seen_of_late_records(entries) == ["x|late", "x|null", "null|late", "y|null", "x|z"]
 
 
 def test_what_suppress_lets_go_must_have_been_an_update() -> None:

@@ -292,8 +292,8 @@ _SPARK = SparkSettings(
 
 def _gentle(records: int) -> dict[str, int]:
     """Steps so small, for a small input, that one worker would need some seconds for it: so there is a halfway, with
-    both of them at work. Commits take longer than steps where disks are slow, so they are not as frequent."""
-    return {} if records >= SMALL else {"batch_max_records": max(records // 20_000, 1), "commit_interval_ms": 100}
+    both of them at work."""
+    return {} if records >= SMALL else {"batch_max_records": max(records // 20_000, 1), "commit_interval_ms": 20}
 
 
 def _machine() -> list[tuple[str, str]]:

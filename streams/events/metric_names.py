@@ -68,6 +68,9 @@ BAD = MetricName(
     ("task", "kind", "policy"),
     "records that a policy skipped or sent to the dead letter topic, and failed attempts of held ones (`hold_key`)",
 )
+HELD = MetricName(
+    "penstock_held_records", "gauge", ("task", "operator"), "records that wait for a later attempt (`hold_key`)"
+)
 CLAMPED = MetricName(
     "penstock_clamped_timestamps_total", "counter", ("topic",), "records that the policy `clamp` changed"
 )

@@ -245,6 +245,7 @@ _LOOKED_AT = {
     names.WATERMARK,
     names.DROPPED,
     names.COUNTED,
+    names.HELD,
     names.HEAVY,
     names.STATE_BYTES,
     names.CACHE_BYTES,

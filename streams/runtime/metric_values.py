@@ -44,6 +44,8 @@ def _of_task(task: Task, ends: Mapping[TopicPartition, int]) -> Iterator[Metric]
             yield Metric("penstock_counted_total", {**own, "counter": counter}, count)
         else:
             yield Metric("penstock_dropped_records_total", {**own, "operator": operator, "reason": reason}, count)
+    for operator, records in task.failures.holding.copy().items():
+        yield Metric("penstock_held_records", {**own, "operator": operator}, records)
     for heavy in task.heavy_keys.found():
         labels = {**own, "topic": heavy.topic, "key": _shown(heavy.key)}
         yield Metric("penstock_heavy_key_share", labels, heavy.share)

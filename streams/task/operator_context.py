@@ -61,6 +61,8 @@ class RecordErrorHandler:
         self._locate = locate
         self._letters: list[tuple[int, int, Origin | None, Headers]] = []
         self.counts: Counter[str] = Counter()
+        self.holding: dict[str, int] = {}
+        """How many records wait, by the operator that holds them."""
 
     def located(self, place: int) -> Origin | None:
         """The input record behind a place."""
@@ -219,6 +221,10 @@ class NodeContext:
     def held(self, batch: Batch, index: int, error: Exception, attempts: int) -> None:
         """Report a record that waits."""
         self._failures.held(self.name, batch.order[index] // self.time.stride, error, attempts)
+
+    def holds(self, records: int) -> None:
+        """Note how many records wait."""
+        self._failures.holding[self.name] = records
 
     @property
     def retry(self) -> Retry | None:

@@ -134,6 +134,9 @@ class OperatorContext(Protocol):
         """Report that a user function raised on this row, that many times so far, and that the row will be tried again.
         Raises a fault that is not the record's."""
 
+    def holds(self, records: int) -> None:
+        """Say how many records the operator holds for a later attempt, whenever that changes."""
+
     def retrying(self, fn: Callable[..., Any]) -> Callable[..., Any]:
         """Return ``fn``, or if ``retry`` is not ``None``, a function that calls it again when it raises. The
         spec must have ``retries``."""

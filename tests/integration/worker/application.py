@@ -141,7 +141,9 @@ class Cluster:
 
 
 class Application(Cluster):
-    """The word count."""
+    """The word count. ``module``: what its processes run; ``order``: what they are told besides."""
+
+    module = "tests.integration.worker.process"
 
     def __init__(self, bootstrap_servers: str, name: str, folder: Path, guarantee: Guarantee = "exactly_once") -> None:
         super().__init__(bootstrap_servers, name)
@@ -150,6 +152,7 @@ class Application(Cluster):
         self.source = self.create("in")
         self.output = self.create("out")
         self.wanted: Counter[str] = Counter()
+        self.order: dict[str, Any] = {}
         self._rng = random.Random(name)
 
     @property
@@ -229,6 +232,7 @@ class Process:
         given = application.settings(state, **(settings or {}))
         self.log = application.folder / f"worker-{time.time_ns():x}.log"
         order = {
+            **application.order,
             "source": application.source,
             "output": application.output,
             "partitions": partitions,
@@ -243,10 +247,11 @@ class Process:
                 "batch_max_records": given.batch_max_records,
                 "state_flush_interval_ms": given.state_flush_interval_ms,
                 "transaction_timeout_ms": given.transaction_timeout_ms,
+                "metrics_port": given.metrics_port,
                 "consumer": dict(given.consumer),
             },
         }
-        self._process = started("tests.integration.worker.process", order, self.log)
+        self._process = started(application.module, order, self.log)
 
     @property
     def pid(self) -> int:

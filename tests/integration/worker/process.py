@@ -12,9 +12,10 @@ from penstock.state.recovery.restore_decision import RestoreProgress
 from penstock.streams.worker.load_settings import load_settings
 from penstock.streams.worker.worker import Worker
 from penstock.topologies.examples import word_count
+from penstock.topologies.graph.topology import Topology
 
 
-def main(order: dict[str, Any]) -> None:
+def main(order: dict[str, Any], topology: Topology) -> None:
     """Run until SIGTERM or an error."""
     at = order["signal_at"]
     left = at[1] if at else 0
@@ -32,7 +33,7 @@ def main(order: dict[str, Any]) -> None:
             print(f"restored {store} of {task}: {progress.records} records", flush=True)
 
     worker = Worker(
-        word_count.build(order["source"], order["output"]),
+        topology,
         load_settings(env={}, **order["settings"]),
         partitions=order["partitions"],
         on_step=on_step,
@@ -44,4 +45,5 @@ def main(order: dict[str, Any]) -> None:
 
 
 if __name__ == "__main__":
-    main(json.loads(sys.argv[1]))
+    given = json.loads(sys.argv[1])
+    main(given, word_count.build(given["source"], given["output"]))

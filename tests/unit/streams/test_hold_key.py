@@ -11,6 +11,7 @@ import pytest
 import penstock as ps
 from penstock.state.errors import EnvironmentFault, ProcessingError, TopologyError
 from penstock.streams.events.facts import RecordHeld
+from penstock.streams.runtime.metric_values import metrics_of
 from penstock.streams.runtime.topic_setup import check_guarantee
 from penstock.streams.task import operator_context
 from penstock.streams.task.task_options import TaskOptions
@@ -261,3 +262,25 @@ def test_refusals() -> None:
 def test_it_is_described() -> None:
     text = topology(Service()).build().describe()
     assert "hold key" in text and "call-waiting" in text
+
+
+def held_of(driver: TopologyTestDriver) -> list[float]:
+    return [m.value for m in metrics_of(driver.tasks.values()) if m.name == "penstock_held_records"]
+
+
+@pytest.mark.parametrize("restore", [False, True])
+def test_what_waits_is_counted(restore: bool) -> None:
+    service = Service(2, 4)
+    with TopologyTestDriver(topology(service)) as driver:
+        pipe(driver, ("a", 1))
+        assert held_of(driver) == [0]
+        pipe(driver, ("a", 2), ("b", 3), ("a", 3), ("a", 4), ("b", 4), ("b", 5))
+        assert held_of(driver) == [5]
+        driver.restart(restore=restore)
+        assert held_of(driver) == [5]
+        service.refused = {4}
+        driver.advance_wall_time(1_000)
+        assert held_of(driver) == [3]
+        service.refused.clear()
+        driver.advance_wall_time(4_000)
+        assert held_of(driver) == [0]

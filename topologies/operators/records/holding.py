@@ -129,8 +129,13 @@ class _HoldingOperator(RowOperator):
         inner: Any = _InnerContext(ctx, self._emitted)
         self._inner = spec.inner.open(inner)
         self._queues: dict[bytes, Queue] | None = None
+        self._waiting = 0
         self._next_ms: int | None = None
         self._next_known = False
+
+    def resumed(self) -> None:
+        super().resumed()
+        self._loaded()
 
     # -- records ---------------------------------------------------------------------------------------------------
 
@@ -177,6 +182,7 @@ class _HoldingOperator(RowOperator):
         if self._queues is None:
             found = self._state.range(_FRONT, _AFTER)
             self._queues = {data[1:]: _QUEUE.decode(queue) for data, queue, _ in found}
+            self._count(sum(map(_length, self._queues.values())))
         return self._queues
 
     def _append(self, name: bytes, queue: Queue, value: Any, ts: int) -> None:
@@ -186,12 +192,16 @@ class _HoldingOperator(RowOperator):
 
     def _keep(self, name: bytes, queue: Queue | None) -> None:
         queues = self._loaded()
-        if queue is None:
-            del queues[name]
-        else:
+        before = queues.pop(name, None)
+        if queue is not None:
             queues[name] = queue
+        self._count(self._waiting + _length(queue) - _length(before))
         self._state.put(_FRONT + name, None if queue is None else _pack(queue), _STAMP_MS)
         self._next_known = False
+
+    def _count(self, waiting: int) -> None:
+        self._waiting = waiting
+        self.ctx.holds(waiting)
 
     def next_wall_ms(self) -> int | None:
         if not self._next_known:
@@ -240,6 +250,10 @@ class _HoldingOperator(RowOperator):
         finally:
             self.headers = ()
         return True
+
+
+def _length(queue: Queue | None) -> int:
+    return 0 if queue is None else queue.after - queue.first
 
 
 def _place(name: bytes, number: int) -> bytes:

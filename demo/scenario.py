@@ -21,6 +21,7 @@ from demo.pipelines import KEPT_FOR_EVER, PARTITIONS, Pipeline
 from demo.restored import restore
 from demo.workers import SESSION_TIMEOUT_MS, Fleet, WorkerProcess
 from penstock import __version__
+from penstock.state.errors import PenstockError
 from penstock.state.log import TopicPartition
 from penstock.streams.kafka.group_view import GroupView
 from penstock.streams.spark.compaction import compact
@@ -32,8 +33,10 @@ from penstock.streams.worker.settings import WorkerSettings
 from penstock.topologies.graph.topology import Topology
 
 WORKERS = ("worker-a", "worker-b")
-# Below this many records a batch of the usual size would be the whole input, with nothing left to be killed in.
+# Below this many records one worker would read all of them while the other one starts: most of them come when both own
+# partitions, and in small batches, so that there is a halfway.
 SMALL = 300_000
+SHARED_S = 300.0
 Say = Callable[[str], None]
 
 
@@ -89,16 +92,16 @@ class Scenario:
 
     def _load(self, p: Pipeline) -> None:
         self.log.create(PARTITIONS, {p.stream: KEPT_FOR_EVER, p.output: KEPT_FOR_EVER, **p.tables})
-        stop = p.parts()[0]
+        first = _first_part(p)
         began = time.monotonic()
-        written = self.log.fill(p.data.rows(0, stop))
+        written = self.log.fill(p.data.rows(0, first))
         topology = self._built[p.name]
         found = Findings(
             p.name,
             p.title,
             p.what,
             records=p.data.size,
-            table_rows=written - stop,
+            table_rows=written - first,
             loaded_s=time.monotonic() - began,
             describe=topology.describe(),
             mermaid=topology.mermaid(),
@@ -108,9 +111,13 @@ class Scenario:
 
     def _drain_with_kill(self, fleet: Fleet, p: Pipeline) -> None:
         found, stop = self._found[p.name], p.parts()[0]
-        more = _gentle(stop)
-        watch = self._watch(p)
+        first = _first_part(p)
+        more = {} if first == stop else {"batch_max_records": 1}
         workers = [fleet.start(p.topology, p.application_id, name, **more) for name in WORKERS]
+        if first < stop:
+            self._until_shared(p, workers)
+            self.log.fill(p.data.rows(first, stop))
+        watch = self._watch(p)
         found.drain = drain = watch.run(workers, kill=True)
         kill = drain.kill
         left = 0 if kill is None else sum(kill.left.values())
@@ -135,6 +142,20 @@ class Scenario:
         for worker in workers if kill is None else [survivor]:
             self._stop(p, worker)
         self._check_answer(p, stop, "after the kill")
+
+    def _until_shared(self, p: Pipeline, workers: list[WorkerProcess]) -> None:
+        """Wait until each worker owns partitions of the stream."""
+        view = GroupView(self.log.bootstrap_servers, p.application_id)
+        began = time.monotonic()
+        try:
+            while {owner for tp, owner in view.owners().items() if tp.topic == p.stream} != set(WORKERS):
+                for worker in workers:
+                    worker.require_alive()
+                if time.monotonic() - began > SHARED_S:
+                    raise PenstockError(f"{p.title}: the workers share nothing after {SHARED_S:.0f} s; see their logs")
+                time.sleep(0.1)
+        finally:
+            view.close()
 
     def _compact(self, p: Pipeline) -> None:
         result = compact(
@@ -290,10 +311,10 @@ _SPARK = SparkSettings(
 )
 
 
-def _gentle(records: int) -> dict[str, int]:
-    """Steps so small, for a small input, that one worker would need some seconds for it: so there is a halfway, with
-    both of them at work."""
-    return {} if records >= SMALL else {"batch_max_records": max(records // 20_000, 1), "commit_interval_ms": 20}
+def _first_part(p: Pipeline) -> int:
+    """How many records are there before the workers start: all before the kill, of a small input a tenth."""
+    stop = p.parts()[0]
+    return stop if stop >= SMALL else stop // 10
 
 
 def _machine() -> list[tuple[str, str]]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from penstock.state.errors import PenstockError, TaskMigratedError
 from penstock.streams.events.facts import Rejoining
 from penstock.streams.events.port import EventSink
+from penstock.streams.runtime.group_wait import GroupWait
 from penstock.streams.runtime.retry_backoff import RetryBackoff
 
 REJOINS_MAX = 10
@@ -22,10 +23,11 @@ PAUSE_MAX_S = 30.0
 class RejoinPacing:
     """See the module. ``events`` receives the facts."""
 
-    def __init__(self, application_id: str, events: EventSink) -> None:
+    def __init__(self, application_id: str, events: EventSink, session_timeout_s: float = 45.0) -> None:
         self._application_id = application_id
         self._events = events
         self._silence = RetryBackoff("joining the group again", events)
+        self._wait = GroupWait(events, session_timeout_s)
         self.losses = 0
         """In a row."""
         self._joined_s = 0.0
@@ -37,6 +39,7 @@ class RejoinPacing:
         """Another turn of the worker's loop begins."""
         self._took_s = self._since_turn_s(now_s)
         self._turn_s = now_s
+        self._wait.turn(now_s)
 
     def _since_turn_s(self, now_s: float) -> float:
         return 0.0 if self._turn_s is None else now_s - self._turn_s
@@ -68,11 +71,19 @@ class RejoinPacing:
         self._due_s = now_s + pause_s
         self._events.emit(Rejoining(cause, pause_s, self.losses, turn_s))
 
-    def asked(self) -> None:
+    def asked(self, now_s: float) -> None:
         """The worker has asked to join; the group's answer comes later."""
         self._due_s = None
+        self._wait.began(now_s)
+
+    def gave_back(self, now_s: float) -> None:
+        """The worker, still a member, gave its partitions back and waits for the new assignment."""
+        if self._due_s is None:
+            self._wait.began(now_s)
 
     def settled(self, now_s: float) -> None:
         """Partitions were taken."""
+        self._due_s = None
         self._silence.succeeded(now_s)
+        self._wait.ended(now_s)
         self._joined_s = now_s

@@ -134,7 +134,7 @@ class Runtime:
             options.buffered_max_records, options.buffered_max_bytes, clock.monotonic_s, events
         )
         self._last_commit_s = clock.monotonic_s()
-        self.rejoining = RejoinPacing(application_id, events)
+        self.rejoining = RejoinPacing(application_id, events, options.session_timeout_ms / 1000)
         self._outage = RetryBackoff("committing", events)
         self.consumer = open_consumer()
         self._assignment = Assignment(
@@ -177,6 +177,7 @@ class Runtime:
             on_revoke=self._on_revoke,
             on_lost=self._on_taken_over,
         )
+        self.rejoining.asked(self._clock.monotonic_s())
 
     def _all_partitions(self) -> list[TopicPartition]:
         if self.options.bounds is not None:
@@ -322,7 +323,6 @@ class Runtime:
                         raise
 
     def _waiting(self) -> int:
-        """The buffered records."""
         return sum(map(_buffered, self.tasks.values()))
 
     def _process(self) -> int:
@@ -431,6 +431,8 @@ class Runtime:
             for group in self._groups.values():
                 bounded.enter_context(group.committer.within(limit_s, self._clock.monotonic_s))
             self._give_up(partitions)
+        if not self.options.epochs_grow:  # else the group takes some, and need not give others
+            self.rejoining.gave_back(self._clock.monotonic_s())
 
     def _give_up(self, partitions: Sequence[TopicPartition]) -> None:
         failed: list[CommitGroup] = []
@@ -487,7 +489,6 @@ class Runtime:
             return False
         # A member of a group opens its producer later: until the group has it, others may take it for dead and fence it.
         (self._join if self.options.partitions is None else self.start)()
-        self.rejoining.asked()
         return True
 
     def _group_of(self, task_id: TaskId) -> CommitGroup:
@@ -495,5 +496,4 @@ class Runtime:
 
 
 def _buffered(task: Task) -> int:
-    """The number of buffered records."""
     return sum(map(task.feed.buffered, task.topics))

@@ -25,7 +25,9 @@ LIMIT_S = 300.0
 SESSION_TIMEOUT_MS = 15_000
 """The outage must outlast it; a stall of the machine must not."""
 KEPT = ROOT / "var" / "on-call"
-BY_CHANCE = {"Committed", "CommitLate", "TaskCaughtUp", "FallingBehind", "PartitionPaused", "PartitionResumed"}
+BY_CHANCE = {
+    "Committed", "CommitLate", "TaskCaughtUp", "FallingBehind", "PartitionPaused", "PartitionResumed", "Waiting", "WaitEnded"
+}  # fmt: skip
 """Facts whose number depends on how fast the machine is."""
 
 
@@ -39,12 +41,12 @@ def own_kafka() -> Iterator[EmbeddedKafka]:
 class Watched:
     """A worker in a process of its own, whose log is read."""
 
-    def __init__(self, app: Application, name: str, state: str) -> None:
+    def __init__(self, app: Application, name: str, state: str, session_timeout_ms: int = SESSION_TIMEOUT_MS) -> None:
         self.text = KEPT / f"{name}.log"
         self.json = KEPT / f"{name}.json"
         self.abort = app.folder / f"{name}.abort"
         self.port = free_port()
-        settings = dataclasses.asdict(app.settings(state, session_timeout_ms=SESSION_TIMEOUT_MS))
+        settings = dataclasses.asdict(app.settings(state, session_timeout_ms=session_timeout_ms))
         given = {
             key: settings[key]
             for key in (
@@ -142,6 +144,34 @@ def test_log_and_metrics_tell_the_life_of_a_worker(own_kafka: EmbeddedKafka, tmp
         for each in workers:
             each.kill()
     app.assert_exact()
+
+
+def test_after_a_kill_the_other_says_what_the_group_waits_for(own_kafka: EmbeddedKafka, tmp_path: Path) -> None:
+    """The dead worker's successor asks to join; until the dead one's session is over, nobody processes anything."""
+    KEPT.mkdir(parents=True, exist_ok=True)
+    app = Application(own_kafka.bootstrap_servers, "on-call-kill", tmp_path)
+    session_timeout_ms = 30_000
+    workers = [Watched(app, f"kill-{n}", f"state-{n}", session_timeout_ms) for n in range(2)]
+
+    def told(worker: Watched, fact: str) -> list[dict[str, Any]]:
+        return [line for line in worker.lines() if line.get("fact") == fact]
+
+    try:
+        until("each has tasks", lambda: all(told(w, "TaskRunning") for w in workers), LIMIT_S)
+        until("they share", lambda: sum(len(told(w, "TasksAssigned")[-1]["tasks"]) for w in workers) == 8, LIMIT_S)
+        survivor = workers[1]
+        workers[0].kill()
+        workers.append(Watched(app, "kill-2", "state-0", session_timeout_ms))
+        until("it says what it waits for", lambda: bool(told(survivor, "WaitEnded")), LIMIT_S)
+    finally:
+        for each in workers:
+            each.kill()
+    (waiting,) = told(survivor, "Waiting")
+    assert waiting["doing"] == "joining the group" and waiting["level"] == "warning"
+    assert "killed or stands still" in waiting["cause"] and "(30 s, session_timeout_ms)" in waiting["cause"]
+    assert 10 <= waiting["waited_s"] < 30
+    (ended,) = told(survivor, "WaitEnded")
+    assert ended["doing"] == "joining the group" and ended["waited_s"] > waiting["waited_s"]
 
 
 def _start_and_restore(app: Application, worker: Watched) -> None:

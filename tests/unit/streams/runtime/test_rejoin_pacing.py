@@ -20,7 +20,7 @@ def test_a_long_turn_is_told(cause: TaskMigratedError | RetriableError) -> None:
         pacing.turn(now_s)
     pacing.lost(cause, 139.0)
     assert [fact.turn_s for fact in events.of(Rejoining)] == [38.25], "the turn before may have been the long one"
-    pacing.asked()
+    pacing.asked(139.5)
     for now_s in (140.0, 140.5, 141.0):
         pacing.turn(now_s)
     pacing.lost(FENCED, 141.25)

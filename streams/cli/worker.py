@@ -178,6 +178,7 @@ def _work(args: argparse.Namespace, settings: WorkerSettings, partitions: Sequen
             on_progress=bars.update,
             log_records=args.log_records,
             endpoint=endpoint,
+            slot=args.process_number or 0,
         )
 
         def stop(number: int, _: object) -> None:

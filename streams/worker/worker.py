@@ -90,6 +90,8 @@ class Worker:
     ``open_log``: opens the log from the settings (``penstock.ports.Log``). ``open_backend``: opens the stores of a task
     (``penstock.ports.OpenBackend``); RocksDB without it. ``repository``: where snapshots are; without it, what
     ``settings.snapshots`` names.
+    ``slot``: the one of the state folder's slots that it takes if it is free, so that a supervised process has its own
+    number in its ``client.id``.
     ``on_progress(task, store, progress)`` is called from the restore thread; ``on_step(step)`` after each step of a
     commit. ``start``, ``run`` and ``stop`` raise the error that ended the start or the run.
 
@@ -117,11 +119,13 @@ class Worker:
         events: EventSink | None = None,
         log_records: bool = False,
         endpoint: MetricsEndpoint | None = None,
+        slot: int = 0,
     ) -> None:
         self.topology: Topology = topology if isinstance(topology, Topology) else topology.build()
         self.settings = settings.within_memory()
         self._partitions = None if partitions is None else tuple(sorted(set(partitions)))
         self._bounds = bounds
+        self._preferred_slot = slot
         self._open_consumer = open_consumer
         self._open_backend = open_backend
         self._repository = repository
@@ -267,7 +271,7 @@ class Worker:
         self._events.emit(ClusterFound(cluster_id, s.bootstrap_servers))
         identity = directory.claim(cluster_id=cluster_id, fingerprint=fingerprint(self.topology, layout))
         known.keep_in_folder(layout)
-        self._slot, slot = take_slot(directory)
+        self._slot, slot = take_slot(directory, self._preferred_slot)
         topics = [
             *layout.topics,
             *self.topology.source_topics(s.application_id),

@@ -28,7 +28,7 @@ class GroupWait:
         self._reported = False
 
     def began(self, now_s: float) -> None:
-        """The group was asked for partitions. A wait that has begun goes on."""
+        """The worker asks its group for partitions. A wait that has begun goes on."""
         if self._since_s is None:
             self._since_s, self._due_s = now_s, now_s + REPORT_S
 

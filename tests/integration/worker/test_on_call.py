@@ -150,6 +150,7 @@ def test_after_a_kill_the_other_says_what_the_group_waits_for(own_kafka: Embedde
     """The dead worker's successor asks to join; until the dead one's session is over, nobody processes anything."""
     KEPT.mkdir(parents=True, exist_ok=True)
     app = Application(own_kafka.bootstrap_servers, "on-call-kill", tmp_path)
+    app.create("dead", 1)
     session_timeout_ms = 30_000
     workers = [Watched(app, f"kill-{n}", f"state-{n}", session_timeout_ms) for n in range(2)]
 

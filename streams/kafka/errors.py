@@ -90,6 +90,8 @@ SILENT = frozenset({KafkaError._TRANSPORT, KafkaError._TIMED_OUT, KafkaError._AL
 _HINTS = {
     KafkaError._UNKNOWN_PARTITION: "if it stays, the topic has fewer partitions than the topology expects: compare them",
     KafkaError._RESOLVE: "if it stays, correct the host's name in bootstrap_servers or advertised.listeners",
+    KafkaError.UNRELEASED_INSTANCE_ID: "another process has the same group_instance_id, or the broker still counts this one's "
+    "former self as a member, until group.consumer.session.timeout.ms is over",
 }
 RIGHTS = frozenset(
     {
@@ -127,6 +129,7 @@ _USER = {
 
 _RIGHTS_TEXTS = {code: KafkaError(code).str() for code in sorted(RIGHTS)}
 _TWIN = KafkaError(KafkaError.FENCED_INSTANCE_ID).str()
+_PLACE_TAKEN = KafkaError(KafkaError.UNRELEASED_INSTANCE_ID).str()
 """A consumer reports its fatal errors by their texts only."""
 
 
@@ -175,6 +178,8 @@ def translate(err: KafkaError, doing: str) -> PenstockError:
     if code == KafkaError.FENCED_INSTANCE_ID or (code == KafkaError._FATAL and _TWIN in err.str()):
         # before all other checks: joining again would fence the other process
         return UserError(f"{seen}; {_USER[KafkaError.FENCED_INSTANCE_ID]}")
+    if code == KafkaError.UNRELEASED_INSTANCE_ID or (code == KafkaError._FATAL and _PLACE_TAKEN in err.str()):
+        return RetriableError(f"{seen}; {_HINTS[KafkaError.UNRELEASED_INSTANCE_ID]}")
     if code in FENCED:
         kind = StaleEpochError if code in _STALE else TaskMigratedError
         return kind(f"{seen}; discard uncommitted work and join the group again")

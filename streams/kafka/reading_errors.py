@@ -64,7 +64,8 @@ class ReadingErrors:
             self._damaged[tp] = _Damage(at, err.str()) if known is None else _Damage(min(at, known.at), known.said)
             return None
         failure = failure_of(tp, at, err)
-        return None if isinstance(failure, RetriableError) else failure
+        ended = err.fatal() or code == KafkaError._FATAL  # another client may be let in later, but not this one
+        return None if isinstance(failure, RetriableError) and not ended else failure
 
     def sound(
         self, chunks: list[Chunk], ends: dict[TopicPartition, int], bad: dict[TopicPartition, int]

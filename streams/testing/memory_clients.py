@@ -241,7 +241,7 @@ class MemoryConsumer:
         group = self._log.group(self._group)
         self._log.pass_point("consumer_commit_before")
         if self._member is not None:
-            group.check(self.group_metadata())
+            group.check(self.group_metadata(), offsets)
         elif group.members:
             raise TaskMigratedError(
                 f"group {self._group} has members, so only they may commit; discard uncommitted work and join the group"
@@ -277,8 +277,11 @@ class MemoryConsumer:
         if not self._closed:
             self._closed = True
             self._reading.clear()
-            if self._member is not None and not self._instance_id:
-                self._log.group(self._group).leave(self._member)
+            self._leave_group()
+
+    def _leave_group(self) -> None:
+        if self._member is not None and not self._instance_id:
+            self._log.group(self._group).leave(self._member)
 
     def _check_open(self) -> None:
         if self._closed:

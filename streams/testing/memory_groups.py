@@ -11,7 +11,8 @@ same generation, without a round (KIP-345). The older one is fenced. Closing doe
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 
 from penstock.state.errors import UserError
 from penstock.state.log import TopicPartition
@@ -147,7 +148,12 @@ class MemoryGroup:
             for member in self.members.values():
                 member.generation = self.generation
 
-    def check(self, token: GroupToken) -> None:
+    def tenures(self) -> Mapping[TopicPartition, tuple[int, int]]:
+        """For each partition a value that changes when its owner may be another."""
+        now = (self.generation, self.replaced)
+        return defaultdict(lambda: now)
+
+    def check(self, token: GroupToken, partitions: Iterable[TopicPartition] = ()) -> None:
         """Raises ``StaleEpochError`` for a membership that is over, ``UserError`` where a twin has taken its place."""
         if not token.member_id:
             return

@@ -20,11 +20,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Literal, TypeAlias
 
-from penstock.state.errors import IncompatibleError, TaskMigratedError
+from penstock.state.errors import IncompatibleError, TaskMigratedError, UserError
 from penstock.state.log import Headers, TopicPartition
 from penstock.streams.ports.log import OffsetAndMetadata, TopicSpec
 from penstock.streams.ports.log_errors import UnknownTopicError
 from penstock.streams.testing.memory_groups import MemoryGroup
+from penstock.streams.testing.memory_incremental_groups import IncrementalGroup
 
 FaultAction: TypeAlias = BaseException | Callable[[], None]
 DELETE_RETENTION_MS = 86_400_000
@@ -336,6 +337,18 @@ class MemoryLog:
     def group(self, name: str) -> MemoryGroup:
         """A group, made when it is first named."""
         return self.groups.setdefault(name, MemoryGroup(name))
+
+    def incremental_group(self, name: str) -> IncrementalGroup:
+        """A group under the broker's own protocol. One of the classic protocol becomes one if it has no members, and keeps
+        its positions; with members it is ``UserError``."""
+        found = self.group(name)
+        if isinstance(found, IncrementalGroup):
+            return found
+        if found.members:
+            raise UserError(f"group {name} has members of the classic protocol; stop them all before this one joins")
+        made = self.groups[name] = IncrementalGroup(name)
+        made.offsets = found.offsets
+        return made
 
     def partition_counts(self, topics: Sequence[str]) -> Mapping[str, int]:
         """The number of partitions of each topic that exists."""

@@ -173,7 +173,7 @@ class MemoryProducer:
         self._fence()
         token = GroupToken(group, -1, "") if isinstance(group, str) else group
         try:
-            self._log.group(token.group).check(token)
+            self._log.group(token.group).check(token, offsets)
         except (TaskMigratedError, UserError) as exc:
             self._refused = exc
             raise

@@ -21,6 +21,7 @@ from penstock.streams.testing.contracts.log_world import (
     World,
 )
 from penstock.streams.testing.memory_clients import MemoryAdmin, MemoryConsumer, MemoryProducer
+from penstock.streams.testing.memory_incremental_clients import IncrementalConsumer
 from penstock.streams.testing.memory_log import MemoryLog
 
 NATIVE_MODES = ["off", *(["require"] if importlib.util.find_spec("penstock_native") else [])]
@@ -28,15 +29,16 @@ NATIVE_MODES = ["off", *(["require"] if importlib.util.find_spec("penstock_nativ
 
 
 class MemoryWorld(World):
-    """Everything in this process."""
+    """Everything in this process. ``protocol``: of its groups."""
 
-    def __init__(self) -> None:
+    def __init__(self, protocol: str = "classic") -> None:
         super().__init__()
         self.log = MemoryLog()
+        self._consumer = IncrementalConsumer if protocol == "consumer" else MemoryConsumer
 
     def consumer(self, group: str, *, hasty: bool = False, instance_id: str = "") -> LogConsumer:
         interval_ms = HASTY_MS if hasty else PATIENT_MS
-        return self.keep(MemoryConsumer(self.log, group, poll_interval_max_ms=interval_ms, instance_id=instance_id))
+        return self.keep(self._consumer(self.log, group, poll_interval_max_ms=interval_ms, instance_id=instance_id))
 
     def producer(self, transactional_id: str | None = None) -> LogProducer:
         return self.keep(
@@ -59,10 +61,17 @@ class MemoryWorld(World):
 
 
 class KafkaWorld(World):
-    """Real clients on a real cluster. ``native``: see ``native.open_reader``."""
+    """Real clients on a real cluster. ``native``: see ``native.open_reader``; ``protocol``: of its groups."""
 
-    def __init__(self, bootstrap_servers: str, common: Mapping[str, Any] | None = None, native: str = "auto") -> None:
+    def __init__(
+        self,
+        bootstrap_servers: str,
+        common: Mapping[str, Any] | None = None,
+        native: str = "auto",
+        protocol: str = "classic",
+    ) -> None:
         super().__init__()
+        self._protocol = {} if protocol == "classic" else {"group.protocol": protocol}
         self.native = native
         self._bootstrap_servers = bootstrap_servers
         self._common = dict(common or {})
@@ -72,7 +81,7 @@ class KafkaWorld(World):
         config = consumer_config(
             self._bootstrap_servers,
             group,
-            {**self._common, "max.poll.interval.ms": interval_ms},
+            {**self._common, **self._protocol, "max.poll.interval.ms": interval_ms},
             session_timeout_ms=interval_ms,
             group_instance_id=instance_id or None,
         )

@@ -37,6 +37,7 @@ from penstock.streams.task.external_calls import CallExecutor, InlineCallExecuto
 from penstock.streams.task.task import Task
 from penstock.streams.task.task_options import TaskOptions
 from penstock.streams.testing.memory_clients import MemoryAdmin, MemoryConsumer, MemoryProducer
+from penstock.streams.testing.memory_incremental_clients import IncrementalConsumer
 from penstock.streams.testing.memory_log import LogEntry, MemoryLog
 from penstock.streams.worker.fixed_worker_lock import check_no_group_members, presence_group
 from penstock.topologies.graph.topology import Topology
@@ -78,6 +79,7 @@ class World:
         late_polls: int = 0,
         late_chunks: bool = False,
         epochs_grow: bool = False,
+        incremental: bool = False,
         live: bool = False,
         log: MemoryLog | None = None,
     ) -> None:
@@ -98,7 +100,9 @@ class World:
         self.queue_max_records = queue_max_records
         self.commit_delay_max_ms = commit_delay_max_ms
         self.buffered_max_bytes = buffered_max_bytes
-        self.epochs_grow = epochs_grow
+        self.incremental = incremental
+        """The group follows the broker's own protocol."""
+        self.epochs_grow = epochs_grow or incremental
         self.live = live
         self.restoring: Restoring | None = None
         """What gives the nodes that are made next their stores, instead of the model."""
@@ -267,7 +271,8 @@ class Node:
         return joined
 
     def _consumer(self) -> LogConsumer:
-        consumer = MemoryConsumer(
+        member = IncrementalConsumer if self.world.incremental else MemoryConsumer
+        consumer = member(
             self.world.log,
             APP,
             poll_interval_max_ms=POLL_INTERVAL_MS,
@@ -295,7 +300,8 @@ class Node:
         if partition is not None and self.world.guarantee != "exactly_once":
             positions = FencedPositions(lambda: self._fixed_producer(partition), APP, 10)
         if self.world.guarantee == "at_least_once":
-            lease = MembershipLease(lease_s(POLL_INTERVAL_MS), self.clock.monotonic_s)
+            stable = not self.world.epochs_grow
+            lease = MembershipLease(lease_s(POLL_INTERVAL_MS), self.clock.monotonic_s, stable_token=stable)
         return Committer(
             self.world.guarantee,
             runtime.consumer,

@@ -73,7 +73,8 @@ class Plan:
     """One run. ``late_chunks``: records that were fetched before a pause still come; ``young``: the times of the records are
     those of the clock, not long ago; ``input_share``: the part of the run in which the input comes; ``restored_share``: the
     part of a restore that is written before its middle; ``named``: workers note who they are, and fence those that died;
-    ``static``: their memberships are static; ``drift``: how much their clocks run too fast or too slowly at most, as a
+    ``static``: their memberships are static; ``incremental``: the group follows the broker's own protocol, with
+    ``strict_epochs`` as brokers before KIP-1251 had it; ``drift``: how much their clocks run too fast or too slowly at most, as a
     part of the time."""
 
     seed: int
@@ -94,6 +95,8 @@ class Plan:
     faults: tuple[Fault, ...]
     events: int = EVENTS
     static: bool = False
+    incremental: bool = False
+    strict_epochs: bool = False
     drift: float = 0.0
 
     def without_most(self, faults: tuple[Fault, ...]) -> Plan:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Literal
 
@@ -17,8 +17,8 @@ from tests.simulation.swarm.journals import JournalOracle
 from tests.simulation.swarm.oracle import Folds, Oracle
 
 APP = "app"
-Membership = tuple[int, int]
-"""A generation, and how often the place of a static member was taken until then."""
+Tenure = tuple[int, int]
+"""Changes when a partition may have another owner."""
 
 
 class Violation(AssertionError):
@@ -48,9 +48,9 @@ class HistoryLog(MemoryLog):
         self.trace: list[object] = []
         self._one_each = one_each if exact else None
         self._positions: dict[TopicPartition, int] = {}
-        self._owners: dict[tuple[TopicPartition, Membership], str] = {}
-        self._accepted: dict[str, Membership] = {}
-        """In which membership each writer's positions were last accepted."""
+        self._owners: dict[tuple[TopicPartition, Tenure], str] = {}
+        self._accepted: dict[str, Mapping[TopicPartition, Tenure]] = {}
+        """In which tenures each writer's positions were last accepted."""
         self._made: defaultdict[int, list[tuple[TopicPartition, LogEntry]]] = defaultdict(list)
         self.broken: set[TopicPartition] = set()
         """Those that have lost records: only what was written before counts."""
@@ -69,11 +69,7 @@ class HistoryLog(MemoryLog):
             self._committed(self.writer())
         self.passed(point)
         if point == "send_offsets":
-            self._accepted[f"{APP}-{self.writer()}"] = self._membership()
-
-    def _membership(self) -> Membership:
-        group = self.group(APP)
-        return group.generation, group.replaced
+            self._accepted[f"{APP}-{self.writer()}"] = self.group(APP).tenures()
 
     @contextmanager
     def apart(self) -> Iterator[None]:
@@ -159,7 +155,7 @@ class HistoryLog(MemoryLog):
 
     def _committed(self, writer: str) -> None:
         group = self.group(APP)
-        membership = self._accepted.pop(writer, self._membership())
+        tenures = self._accepted.pop(writer, group.tenures())
         for tp, committed in group.offsets.items():
             before = self._positions.get(tp, 0)
             if committed.offset == before:
@@ -170,9 +166,10 @@ class HistoryLog(MemoryLog):
             self.trace.append((tp, committed.offset, writer))
             if "epoch" in writer:
                 continue  # the brokers have compared the epochs
-            owner = self._owners.setdefault((tp, membership), writer)
+            tenure = tenures[tp]
+            owner = self._owners.setdefault((tp, tenure), writer)
             if owner != writer:
-                raise Violation(f"I7 {owner} and {writer} both committed {tp} in generation {membership[0]}")
+                raise Violation(f"I7 {owner} and {writer} both committed {tp} in generation {tenure[0]}")
 
     def committed_records(self, topic: str) -> list[tuple[TopicPartition, LogEntry]]:
         """Of all that was ever written, in the order of each partition."""

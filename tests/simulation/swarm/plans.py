@@ -48,6 +48,8 @@ def plan_of(seed: int, events: int = EVENTS) -> Plan:
     faults += snapshot_faults(plan, random.Random(f"snapshots {seed}"))
     plan, twins = _static(plan, random.Random(f"static {seed}"))
     faults += twins
+    plan, grown = _incremental(plan, random.Random(f"incremental {seed}"))
+    faults += grown
     plan, held = _asked(plan, random.Random(f"asked {seed}"))
     faults += held
     faults += _made_again(plan, random.Random(f"made again {seed}"))
@@ -69,6 +71,14 @@ def _static(plan: Plan, rng: random.Random) -> tuple[Plan, list[Fault]]:
         return plan, []
     times = [rng.randrange(plan.events) for _ in range(rng.choice((0, 1, 1, 2)))]
     return dataclasses.replace(plan, static=True), [Fault("static_twin", at, rng.randrange(4)) for at in times]
+
+
+def _incremental(plan: Plan, rng: random.Random) -> tuple[Plan, list[Fault]]:
+    """Many groups follow the broker's own protocol. Their epochs grow at times although nothing else changes."""
+    if plan.form == "fixed" or rng.random() < 0.52:
+        return plan, []
+    grown = [Fault("epoch", rng.randrange(plan.events)) for _ in range(rng.choice((0, 2, 6)))]
+    return dataclasses.replace(plan, incremental=True, strict_epochs=rng.random() < 0.5), grown
 
 
 def _asked(plan: Plan, rng: random.Random) -> tuple[Plan, list[Fault]]:

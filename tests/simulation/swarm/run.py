@@ -78,9 +78,12 @@ class Swarm:
             late_polls=plan.late_polls,
             late_chunks=plan.late_chunks,
             epochs_grow=plan.epochs_grow,
+            incremental=plan.incremental,
             log=self.log,
         )
         self.world.named = plan.named
+        if plan.incremental:
+            self.log.incremental_group(APP).strict_epochs = plan.strict_epochs
         self.facts = RevocationsSeen(self._revoking)
         self.world.events = self.facts
         self.folder = folder
@@ -254,6 +257,13 @@ class Swarm:
         """The others with its static id."""
         return [s for s in self.slots if s is not slot and s.instance and s.instance == slot.instance]
 
+    def _waits_for_twin(self, slot: Slot) -> bool:
+        """Under the broker's own protocol it is not let in while a twin is a member."""
+        if not self.plan.incremental or slot.node is None or slot.node.runtime.tasks:
+            return False
+        members = self.log.group(APP).members.values()
+        return any(m.instance_id == slot.instance and m.client_id != slot.name for m in members if m.instance_id)
+
     def _replaces(self, other: Slot, slot: Slot) -> bool:
         """Whether its partitions are another's, who was started later."""
         return other.index > slot.index and not other.retired and (other.fixed is None or other.fixed == slot.fixed)
@@ -422,7 +432,7 @@ class Swarm:
 
     def _unrest(self) -> str:
         live = [s for s in self.slots if not s.retired]
-        if any(s.node is None or s.node.busy for s in live):
+        if any(s.node is None or (s.node.busy and not self._waits_for_twin(s)) for s in live):
             return "workers are busy or down"
         tasks = [t for node in self.nodes for t in node.runtime.tasks]
         wanted = [TaskId(sub, p) for sub, count in enumerate(self.world.layout.tasks) for p in range(count)]

@@ -37,6 +37,7 @@ FATAL, RETRIABLE, ABORT = {"fatal": True}, {"retriable": True}, {"txn_requires_a
         (KafkaError.BROKER_NOT_AVAILABLE, {}, RetriableError),
         (KafkaError.FENCED_INSTANCE_ID, FATAL, UserError),
         (KafkaError.FENCED_INSTANCE_ID, ABORT, UserError),
+        (KafkaError.UNRELEASED_INSTANCE_ID, {}, RetriableError),
         (KafkaError.TOPIC_AUTHORIZATION_FAILED, {}, UserError),
         (KafkaError.TOPIC_AUTHORIZATION_FAILED, ABORT, UserError),
         (KafkaError.GROUP_AUTHORIZATION_FAILED, ABORT, UserError),
@@ -67,6 +68,14 @@ def test_a_consumer_that_was_fenced_by_its_twin_is_known_by_the_text() -> None:
     why = KafkaError(KafkaError.FENCED_INSTANCE_ID).str()
     error = translate(KafkaError(KafkaError._FATAL, f"Fatal error: {why}"), "reading")
     assert type(error) is UserError
+    assert "group_instance_id" in str(error)
+
+
+def test_a_consumer_whose_former_self_is_still_a_member_waits() -> None:
+    """The client reports a fatal error; another client is let in when the broker has given up the former one."""
+    why = KafkaError(KafkaError.UNRELEASED_INSTANCE_ID).str()
+    error = translate(KafkaError(KafkaError._FATAL, f"Fatal error: {why}"), "reading")
+    assert type(error) is RetriableError
     assert "group_instance_id" in str(error)
 
 

@@ -90,8 +90,8 @@ SILENT = frozenset({KafkaError._TRANSPORT, KafkaError._TIMED_OUT, KafkaError._AL
 _HINTS = {
     KafkaError._UNKNOWN_PARTITION: "if it stays, the topic has fewer partitions than the topology expects: compare them",
     KafkaError._RESOLVE: "if it stays, correct the host's name in bootstrap_servers or advertised.listeners",
-    KafkaError.UNRELEASED_INSTANCE_ID: "another process has the same group_instance_id, or the broker still counts this one's "
-    "former self as a member, until group.consumer.session.timeout.ms is over",
+    KafkaError.UNRELEASED_INSTANCE_ID: "another process has the same group_instance_id, or the broker still counts this "
+    "one's former self as a member, until group.consumer.session.timeout.ms is over",
 }
 RIGHTS = frozenset(
     {

@@ -14,8 +14,8 @@ from penstock.streams.testing.memory_log import MemoryLog
 
 class IncrementalConsumer(MemoryConsumer):
     """A ``MemoryConsumer`` in an ``IncrementalGroup``. ``on_revoke`` is called with the partitions that go and ``on_assign``
-    with those that come, after a revocation also where none does; the others are read on. A member learns what it is to give up or to take ``late_polls`` polls late
-    at most, and its epoch at once, as from heartbeats in the background."""
+    with those that come, after a revocation also where none does; the others are read on. A member learns what it is to
+    give up or to take ``late_polls`` polls late at most, and its epoch at once, as from heartbeats in the background."""
 
     def __init__(self, log: MemoryLog, group: str, *, late_polls: int = 0, **options: Any) -> None:
         super().__init__(log, group, late_polls=late_polls, **options)
@@ -27,7 +27,7 @@ class IncrementalConsumer(MemoryConsumer):
         return self._log.incremental_group(self._group)
 
     def _join(self) -> None:
-        """What refuses it comes out of each poll from then on."""
+        """Join; a refusal comes out of each poll from then on."""
         self._polls, self._refused = 0, None
         try:
             self._member = self._incremental().join(
@@ -60,7 +60,7 @@ class IncrementalConsumer(MemoryConsumer):
             self._follow(member, on_assign, on_revoke)
 
     def _follow(self, member: IncrementalMember, on_assign: OnPartitions, on_revoke: OnPartitions) -> None:
-        """One heartbeat and what it asks for; giving partitions up is told with the next one, at once."""
+        """Send a heartbeat and do what it asks for; the next one, at once, says that partitions were given up."""
         self._beat(member)
         if member.revoking:
             self._let_go([tp for tp in member.revoking if tp in self._owned], on_revoke)

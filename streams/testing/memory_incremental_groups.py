@@ -1,7 +1,7 @@
 """Consumer groups of the in-memory log under the broker's own protocol (KIP-848, ``group.protocol=consumer``).
 
 The coordinator keeps a group epoch and a target: who is to have which partitions. A change of membership makes a new one of
-both. Each member moves towards the target by its heartbeats, alone: it is told what to give up and goes on with the rest.
+both. Each member moves towards the target by its heartbeats, alone: it learns what to give up and goes on with the rest.
 It reaches the group's epoch with the heartbeat that acknowledges this. A partition comes to its new owner only then, or
 when the member that had it was removed; until then the new owner waits for it, in the new epoch.
 
@@ -55,8 +55,8 @@ class IncrementalGroup(MemoryGroup):
         """A new member, which has nothing yet. Raises ``RetriableError`` where another one has this instance id."""
         if self._static(instance_id) is not None:
             raise RetriableError(
-                f"the group_instance_id {instance_id!r} is in use in group {self.name}: by another process with the same one, "
-                "or by this one's former self until its time is over; try again"
+                f"the group_instance_id {instance_id!r} is in use in group {self.name}: by another process with the same "
+                "one, or by this one's former self until its time is over; try again"
             )
         self._joins += 1
         member = IncrementalMember(
@@ -116,7 +116,7 @@ class IncrementalGroup(MemoryGroup):
         member.since = {tp: member.since.get(tp, self.generation) for tp in member.assignment}
 
     def _taken(self) -> set[TopicPartition]:
-        """What somebody has, or has not yet given up."""
+        """Return the partitions that members have, or have not yet given up."""
         members = [m for m in self.members.values() if isinstance(m, IncrementalMember)]
         return {tp for m in members for tp in (*m.assignment, *m.revoking)}
 

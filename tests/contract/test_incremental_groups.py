@@ -1,4 +1,4 @@
-"""Groups under the broker's own protocol: each case on the model and, with ``group.protocol=consumer``, on a real cluster."""
+"""Groups under the broker's own protocol: each case on the model and, with ``group.protocol=consumer``, on Kafka."""
 
 from __future__ import annotations
 
@@ -47,8 +47,12 @@ def shared(world: World, name: str, group: str, *instances: str, partitions: int
     members: list[Membership] = []
     for instance in instances:
         members.append(Membership(world.consumer(group, instance_id=instance), [name]))
-        until(lambda: all(m.mine for m in members) and sum(len(m.mine) for m in members) == partitions, *(m.poll for m in members))
+        until(lambda: all(m.mine for m in members) and _count(members) == partitions, *(m.poll for m in members))
     return members
+
+
+def _count(members: Sequence[Membership]) -> int:
+    return sum(len(m.mine) for m in members)
 
 
 def commit_with(world: World, token: object, tp: TopicPartition, offset: int) -> None:

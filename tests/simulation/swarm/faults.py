@@ -74,8 +74,8 @@ class Plan:
     those of the clock, not long ago; ``input_share``: the part of the run in which the input comes; ``restored_share``: the
     part of a restore that is written before its middle; ``named``: workers note who they are, and fence those that died;
     ``static``: their memberships are static; ``incremental``: the group follows the broker's own protocol, with
-    ``strict_epochs`` as brokers before KIP-1251 had it; ``drift``: how much their clocks run too fast or too slowly at most, as a
-    part of the time."""
+    ``strict_epochs`` as brokers before KIP-1251 had it; ``drift``: how much their clocks run too fast or too slowly at
+    most, as a part of the time."""
 
     seed: int
     program: str

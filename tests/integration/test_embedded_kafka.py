@@ -21,7 +21,7 @@ import penstock
 from penstock.state.errors import EnvironmentFault, SettingsError, UserError
 from penstock.state.serdes.partitioner import partition_for
 from penstock.streams.cli.main import main
-from penstock.streams.kafka.console import produce_lines
+from penstock.streams.kafka.console import NewRecord, produce_lines, produce_records
 from penstock.streams.kafka.embedded import (
     ClusterSettings,
     EmbeddedKafka,
@@ -35,6 +35,7 @@ from penstock.streams.kafka.embedded.java import find_java
 from penstock.streams.kafka.embedded.processes import ProcessHandle, process_identity
 from penstock.streams.kafka.embedded.resolve import kafka_jars
 from penstock.streams.kafka.topics import Topics
+from tests.integration.worker.application import until
 
 HEAP = "320m"
 LIMIT_S = 120.0
@@ -367,6 +368,20 @@ def test_a_killed_broker_comes_back_with_its_data_on_its_port(topic: str) -> Non
     assert not data.exists()
     with pytest.raises(UserError, match="not started"):
         _ = cluster.bootstrap_servers
+
+
+def test_records_of_long_ago_stay_where_their_topic_says_nothing(topic: str) -> None:
+    """A topic that expires shows that the broker has looked."""
+    expiring = f"{topic}-expiring"
+    with EmbeddedKafka(heap=HEAP, configs={"log.retention.check.interval.ms": "500"}) as cluster:
+        servers = cluster.bootstrap_servers
+        topics = Topics(servers, {})
+        for name, configs in ((topic, {}), (expiring, {"retention.ms": "1000"})):
+            topics.create(name, partitions=1, replication_factor=1, configs=configs)
+            produce_records(servers, {}, name, [NewRecord(None, b"old", 10)])
+        until("the broker has looked", lambda: topics.describe(expiring).partitions[0].start_offset == 1)
+        assert topics.describe(topic).partitions[0].start_offset == 0
+        assert values(servers, topic, 1) == [b"old"]
 
 
 def test_three_brokers_serve_while_one_is_down(topic: str) -> None:

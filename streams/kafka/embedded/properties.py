@@ -104,6 +104,8 @@ def server_properties(
         "transaction.abort.timed.out.transaction.cleanup.interval.ms": 1000,
         "broker.session.timeout.ms": 6000,
         "broker.heartbeat.interval.ms": 500,
+        # Brokers judge by the times of records: after a week's default, records of 1970 would vanish within minutes.
+        "log.retention.ms": -1,
         # Its default takes a quarter of the heap; this still compacts a million keys in one pass.
         "log.cleaner.dedupe.buffer.size": 32 * 1024 * 1024,
     }

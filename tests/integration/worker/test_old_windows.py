@@ -33,7 +33,8 @@ def counting(source: str, output: str) -> Topology:
 def test_windows_of_long_ago_outlive_the_brokers_look(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """And what they no longer need is deleted by the worker."""
     monkeypatch.setattr(worker, "CHANGELOG_PURGE_INTERVAL_MS", 200)
-    with EmbeddedKafka(configs={"log.retention.check.interval.ms": str(BROKER_LOOKS_MS)}) as kafka:
+    looks = {"log.retention.check.interval.ms": str(BROKER_LOOKS_MS), "log.retention.ms": str(7 * 24 * HOUR_MS)}
+    with EmbeddedKafka(configs=looks) as kafka:
         cluster = Cluster(kafka.bootstrap_servers, "old-windows")
         source, output = cluster.create("in", 1), cluster.create("out", 1)
         changelog = TopicPartition(f"{cluster.name}-counts-changelog", 0)

@@ -66,7 +66,7 @@ def _as_text(value: Any) -> str:
     return ("true" if value else "false") if isinstance(value, bool) else str(value)
 
 
-class _Row:
+class _RowText:
     """Converts between the texts of a row and its values."""
 
     def __init__(self, name: str, columns: ColumnTypes, null: str | None) -> None:
@@ -150,7 +150,7 @@ def csv_row(
 ) -> Serde[dict[str, Any]]:
     """A serde of CSV rows. Quotes fields where needed and doubles quotes inside quotes. ``header``: each record begins
     with a line that names the columns, in any order. Raises ``SerdeError`` for invalid columns, delimiter or quote."""
-    row = _Row("csv", columns, null)
+    row = _RowText("csv", columns, null)
     if len(delimiter) != 1 or len(quote) != 1 or delimiter == quote or delimiter in _BREAKS or quote in _BREAKS:
         raise SerdeError(f"serde csv: delimiter {delimiter!r} and quote {quote!r} must be two different characters")
 

@@ -104,7 +104,7 @@ class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
         return {TopicPartition(topic, partition): offset for topic, partition, offset in self.input_offsets}
 
 
-class _Document(msgspec.Struct):
+class _ManifestDocument(msgspec.Struct):
     version: int
     sha256: str
     snapshot: msgspec.Raw
@@ -115,14 +115,14 @@ def encode_manifest(manifest: Manifest) -> bytes:
     if wrong := _wrong(manifest):
         raise ValueError(f"the manifest of {manifest.of} at offset {manifest.changelog_offset} is not valid: {wrong}")
     snapshot = msgspec.json.encode(manifest)
-    document = _Document(VERSION, hashlib.sha256(snapshot).hexdigest(), msgspec.Raw(snapshot))
+    document = _ManifestDocument(VERSION, hashlib.sha256(snapshot).hexdigest(), msgspec.Raw(snapshot))
     return msgspec.json.encode(document)
 
 
 def decode_manifest(data: bytes, source: str) -> Manifest:
     """Decode a manifest from a document read from ``source``. Raises ``StateCorruptedError`` for any other bytes."""
     try:
-        document = msgspec.json.decode(data, type=_Document)
+        document = msgspec.json.decode(data, type=_ManifestDocument)
     except _UNREADABLE as exc:
         raise _damaged(source, f"it is not a manifest ({exc})") from exc
     if document.version != VERSION:

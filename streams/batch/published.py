@@ -113,7 +113,7 @@ class Replay(msgspec.Struct, frozen=True, kw_only=True):
         return [f for t in self.tasks for f in t.stores if f.store == store]
 
 
-class _Document(msgspec.Struct):
+class _PublishedDocument(msgspec.Struct):
     version: int
     sha256: str
     replay: msgspec.Raw
@@ -124,7 +124,7 @@ def publish_replay(output: str, replay: Replay) -> None:
     cannot be seen from here."""
     check_files(output, replay)
     body = msgspec.json.encode(replay)
-    document = msgspec.json.encode(_Document(VERSION, hashlib.sha256(body).hexdigest(), msgspec.Raw(body)))
+    document = msgspec.json.encode(_PublishedDocument(VERSION, hashlib.sha256(body).hexdigest(), msgspec.Raw(body)))
     storage = open_storage(output)
     storage.write(_manifest(replay.run), document)
     storage.write(CURRENT, document)
@@ -155,7 +155,7 @@ def load_replay(output: str, run: str | None = None) -> Replay:
             f"--output {output} makes one"
         )
     try:
-        document = msgspec.json.decode(data, type=_Document)
+        document = msgspec.json.decode(data, type=_PublishedDocument)
         body = bytes(document.replay)
         if document.version != VERSION or hashlib.sha256(body).hexdigest() != document.sha256:
             raise ValueError(f"version {document.version}, or a checksum that does not fit")

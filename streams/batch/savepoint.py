@@ -79,7 +79,7 @@ class Savepoint(msgspec.Struct, frozen=True, kw_only=True):
         return {TopicPartition(o.topic, o.partition): o.offset for o in self.outputs}
 
 
-class _Document(msgspec.Struct):
+class _SavepointDocument(msgspec.Struct):
     version: int
     sha256: str
     savepoint: msgspec.Raw
@@ -96,7 +96,7 @@ class SavepointRepository:
     def publish(self, savepoint: Savepoint) -> None:
         """Make it visible, in one atomic step."""
         body = msgspec.json.encode(savepoint)
-        document = _Document(VERSION, hashlib.sha256(body).hexdigest(), msgspec.Raw(body))
+        document = _SavepointDocument(VERSION, hashlib.sha256(body).hexdigest(), msgspec.Raw(body))
         self._storage.write(_path(savepoint.application_id, savepoint.name), msgspec.json.encode(document))
 
     def names(self, application_id: str) -> list[str]:
@@ -148,7 +148,7 @@ class SavepointRepository:
             )
         data = self._storage.read(_path(application_id, chosen)) or b""
         try:
-            document = msgspec.json.decode(data, type=_Document)
+            document = msgspec.json.decode(data, type=_SavepointDocument)
             body = bytes(document.savepoint)
             if document.version != VERSION or hashlib.sha256(body).hexdigest() != document.sha256:
                 raise ValueError(f"version {document.version}, or a checksum that does not fit")

@@ -64,7 +64,7 @@ class Trace(msgspec.Struct):
     records: int
 
 
-class _Watch:
+class _OperatorWatch:
     """Watches all operators of a run."""
 
     def __init__(self, free: frozenset[str]) -> None:
@@ -116,7 +116,7 @@ def _importing() -> bool:
 class _Watched:
     """An operator that says when it runs."""
 
-    def __init__(self, operator: Any, name: str, watch: _Watch) -> None:
+    def __init__(self, operator: Any, name: str, watch: _OperatorWatch) -> None:
         object.__setattr__(self, "_operator", operator)
         object.__setattr__(self, "_name", name)
         object.__setattr__(self, "_watch", watch)
@@ -176,7 +176,7 @@ def run(topology: Topology, records: Sequence[tuple[str, Record]], plan: RunPlan
     """Run the records, in their order, through the topology."""
     if plan.again:
         run(topology, records, dataclasses.replace(plan, again=False), partitions)
-    watch = _Watch(frozenset(n for n, s in topology.operators.items() if s.makes_external_calls))
+    watch = _OperatorWatch(frozenset(n for n, s in topology.operators.items() if s.makes_external_calls))
     emitted, written = _Hashes(), _Hashes()
     driver = TopologyTestDriver(
         topology,
@@ -203,7 +203,7 @@ def run(topology: Topology, records: Sequence[tuple[str, Record]], plan: RunPlan
 
 
 @contextmanager
-def _hooked(watch: _Watch, watching: bool) -> Iterator[None]:
+def _hooked(watch: _OperatorWatch, watching: bool) -> Iterator[None]:
     if not watching:
         yield
         return
@@ -215,12 +215,12 @@ def _hooked(watch: _Watch, watching: bool) -> Iterator[None]:
         sys.setprofile(None)
 
 
-def _watch_all(driver: TopologyTestDriver, watch: _Watch, emitted: _Hashes) -> None:
+def _watch_all(driver: TopologyTestDriver, watch: _OperatorWatch, emitted: _Hashes) -> None:
     for task in driver.tasks.values():
         _watch_task(task, watch, emitted)
 
 
-def _watch_task(task: Task, watch: _Watch, emitted: _Hashes) -> None:
+def _watch_task(task: Task, watch: _OperatorWatch, emitted: _Hashes) -> None:
     engine = task._engine
     names = engine.plan.names
     operators: list[Any] = [_Watched(o, n, watch) for o, n in zip(engine.operators, names, strict=True)]

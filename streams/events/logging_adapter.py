@@ -37,7 +37,7 @@ _NUMBERS: Final[dict[Level, int]] = {
 _Key = tuple[str, TaskId, str]
 
 
-class _Window:
+class _BadRecords:
     """The bad records of one kind since ``begun_s``."""
 
     def __init__(self, begun_s: float) -> None:
@@ -52,7 +52,7 @@ class LoggingEvents:
     def __init__(self, *, records: bool = False, monotonic_s: Callable[[], float] = time.monotonic) -> None:
         self._records = records
         self._monotonic_s = monotonic_s
-        self._windows: dict[_Key, _Window] = {}
+        self._windows: dict[_Key, _BadRecords] = {}
         self._lock = threading.Lock()
 
     def measure(self, measurement: Measurement) -> None:
@@ -74,9 +74,9 @@ class LoggingEvents:
     def _admits(self, key: _Key, line: Line) -> bool:
         now_s = self._monotonic_s()
         with self._lock:
-            window = self._windows.setdefault(key, _Window(now_s))
+            window = self._windows.setdefault(key, _BadRecords(now_s))
             if now_s - window.begun_s >= BAD_RECORDS_S:
-                self._windows[key], past = _Window(now_s), window
+                self._windows[key], past = _BadRecords(now_s), window
                 if past.left_out:
                     _log(_left_out(key, past.left_out, line.level))
                 window = self._windows[key]

@@ -29,7 +29,7 @@ from penstock.topologies.operator_api.columns import BytesColumn, CodedColumn
 CLIENT_ID = "penstock-check"
 TIMEOUT_S = 5.0
 _TOPIC = "check"
-_Row: TypeAlias = tuple[int, bytes | None, bytes | None, int, Headers]
+_ReadRecord: TypeAlias = tuple[int, bytes | None, bytes | None, int, Headers]
 """Offset, key, value, timestamp, headers."""
 
 _BY_WRITER, _BY_CLIENT = TopicPartition(_TOPIC, 0), TopicPartition(_TOPIC, 1)
@@ -74,19 +74,19 @@ def _sent(partition: int) -> list[Outgoing]:
     ]
 
 
-def _expected() -> list[_Row]:
+def _expected() -> list[_ReadRecord]:
     """Return the records that both partitions must yield."""
     values: list[bytes | None] = [b"one", b"0", None, b"one", b""]
     nothing: list[Headers] = [()] * len(_KEYS)
     return list(zip(range(2 * len(_KEYS)), _KEYS * 2, _VALUES + values, _TIMES * 2, _HEADERS + nothing, strict=True))
 
 
-def _rows(chunk: Chunk) -> list[_Row]:
+def _rows(chunk: Chunk) -> list[_ReadRecord]:
     headers = chunk.headers or [()] * len(chunk)
     return list(zip(chunk.offsets, chunk.keys, chunk.values, chunk.timestamps, headers, strict=True))
 
 
-def _passed(native: Native) -> tuple[dict[TopicPartition, list[_Row]], dict[TopicPartition, int]]:
+def _passed(native: Native) -> tuple[dict[TopicPartition, list[_ReadRecord]], dict[TopicPartition, int]]:
     """Return records and ends of both partitions."""
     producer = Producer({**_COMMON, "test.mock.num.brokers": 1, "linger.ms": 0}, logger=client_logger())
     brokers = producer.list_topics(_TOPIC, timeout=TIMEOUT_S).brokers.values()
@@ -121,12 +121,12 @@ def _passed(native: Native) -> tuple[dict[TopicPartition, list[_Row]], dict[Topi
 
 def _read(
     consumer: Consumer, reader: NativeReader
-) -> tuple[dict[TopicPartition, list[_Row]], dict[TopicPartition, int]]:
+) -> tuple[dict[TopicPartition, list[_ReadRecord]], dict[TopicPartition, int]]:
     """Read one partition with the client and the other with the reader, both to their ends."""
     reader.follow([_BY_CLIENT])
     consumer.assign([confluent_kafka.TopicPartition(*tp, 0) for tp in (_BY_WRITER, _BY_CLIENT)])
     plain, ends = Gathered(), dict[TopicPartition, int]()
-    rows: dict[TopicPartition, list[_Row]] = {_BY_WRITER: [], _BY_CLIENT: []}
+    rows: dict[TopicPartition, list[_ReadRecord]] = {_BY_WRITER: [], _BY_CLIENT: []}
     until = time.monotonic() + TIMEOUT_S
     while len(ends) < 2:
         if time.monotonic() > until:

@@ -39,7 +39,7 @@ class Gathered:
     """The records of a poll, by partition."""
 
     def __init__(self) -> None:
-        self._parts: dict[TopicPartition, _Part] = {}
+        self._parts: dict[TopicPartition, _PartitionRecords] = {}
         self.unreadable: dict[TopicPartition, int] = {}
         """Offset of a record with a header name that is not UTF-8. It and later records are not added."""
 
@@ -57,7 +57,7 @@ class Gathered:
                 continue
             part = self._parts.get(tp)
             if part is None:
-                part = self._parts[tp] = _Part()
+                part = self._parts[tp] = _PartitionRecords()
             part.add(run, headers)
 
     def chunks(self) -> list[Chunk]:
@@ -113,7 +113,7 @@ def read_headers(messages: list[Message]) -> list[Any]:
     return found
 
 
-class _Part:
+class _PartitionRecords:
     """The records of one partition."""
 
     def __init__(self) -> None:

@@ -42,15 +42,15 @@ class _Partition(msgspec.Struct):
     ls_offset: int = -1
 
 
-class _Topic(msgspec.Struct):
+class _TopicStatistics(msgspec.Struct):
     partitions: dict[str, _Partition]
 
 
-class _Statistics(msgspec.Struct):
+class _ClientStatistics(msgspec.Struct):
     """The part of the client's statistics that is read."""
 
     brokers: dict[str, _Broker]
-    topics: dict[str, _Topic]
+    topics: dict[str, _TopicStatistics]
 
 
 class BrokerWatch:
@@ -111,7 +111,7 @@ class WatchedConsumer(KafkaConsumer):
         return self._ends
 
     def _on_statistics(self, text: str) -> None:
-        said = msgspec.json.decode(text, type=_Statistics)
+        said = msgspec.json.decode(text, type=_ClientStatistics)
         self._ends = {
             TopicPartition(topic, int(number)): partition.ls_offset
             for topic, of in said.topics.items()

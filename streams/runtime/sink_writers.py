@@ -30,7 +30,7 @@ class SinkUnansweredError(RetriableError):
 
 
 @dataclasses.dataclass
-class _Place:
+class _OpenedSink:
     """A sink of a task. ``writer`` is ``None`` while it waits to be opened, at ``due_s`` at the earliest."""
 
     name: str
@@ -57,7 +57,7 @@ class SinkWriters:
     def __init__(self, clock_s: Callable[[], float], events: EventSink = NO_EVENTS) -> None:
         self._clock_s = clock_s
         self._events = events
-        self._places: dict[TaskId, list[_Place]] = {}
+        self._places: dict[TaskId, list[_OpenedSink]] = {}
 
     def add(self, task: Task) -> None:
         """A task runs. Its sinks are opened at the next turn."""
@@ -65,7 +65,7 @@ class SinkWriters:
             return
         task.sinks.collect()
         self._places[task.id] = [
-            _Place(name, task, of, RetryBackoff(f"writing to sink {of.partition}", self._events))
+            _OpenedSink(name, task, of, RetryBackoff(f"writing to sink {of.partition}", self._events))
             for name, of in task.sinks.items()
         ]
 
@@ -89,7 +89,7 @@ class SinkWriters:
                 elif place.writer is not None and place.writer.due():
                     place.task.uncommitted_records = max(place.task.uncommitted_records, 1)
 
-    def _open(self, place: _Place) -> None:
+    def _open(self, place: _OpenedSink) -> None:
         start = place.committed
         try:
             writer = place.of.sink.open(place.of.partition, start)
@@ -108,7 +108,7 @@ class SinkWriters:
         place.task.sinks.stands_at(place.name, writer.position)
         place.backoff.succeeded(self._clock_s())
 
-    def _failed(self, place: _Place, cause: PenstockError) -> None:
+    def _failed(self, place: _OpenedSink, cause: PenstockError) -> None:
         now_s = self._clock_s()
         begun = Waiting(f"writing to sink {place.of.partition}", cause, 0.0)
         place.due_s = now_s + place.backoff.failed(cause, now_s, begun)
@@ -123,7 +123,7 @@ class SinkWriters:
                 durable = self._write(place, place.taken)
                 work.positions[topic] = min(work.positions[topic], durable)
 
-    def _write(self, place: _Place, position: int) -> int:
+    def _write(self, place: _OpenedSink, position: int) -> int:
         rows = place.task.sinks.take(place.name)
         if place.writer is None:
             raise SinkUnansweredError(f"sink {place.of.partition} is not open")
@@ -143,7 +143,7 @@ class SinkWriters:
             _close(place)
 
 
-def _close(place: _Place) -> None:
+def _close(place: _OpenedSink) -> None:
     if place.writer is not None:
         writer, place.writer = place.writer, None
         writer.close()

@@ -71,7 +71,7 @@ class TopologyChange(NamedTuple):
     advice: str
 
 
-class _Version(msgspec.Struct):
+class _RecordVersion(msgspec.Struct):
     version: int
 
 
@@ -118,7 +118,7 @@ def encode(record: TopologyRecord) -> bytes:
 def decode(data: bytes) -> TopologyRecord | None:
     """Read what ``encode`` wrote; ``None`` for anything else, such as the record of a later release."""
     try:
-        if msgspec.json.decode(data, type=_Version).version != VERSION:
+        if msgspec.json.decode(data, type=_RecordVersion).version != VERSION:
             return None
         return msgspec.json.decode(data, type=TopologyRecord)
     except (msgspec.MsgspecError, ValueError):

@@ -48,7 +48,7 @@ class CommitMetadata(msgspec.Struct, kw_only=True, omit_defaults=True):
     owner: str = msgspec.field(default="", name="u")
 
 
-class _Version(msgspec.Struct):
+class _MetadataVersion(msgspec.Struct):
     """The part that every version has."""
 
     v: int
@@ -80,7 +80,7 @@ def decode(text: str) -> CommitMetadata:
         return CommitMetadata()
     try:
         plain = zlib.decompress(base64.b85decode(text[1:])) if text[0] == "z" else text.encode()
-        version = msgspec.json.decode(plain, type=_Version).v
+        version = msgspec.json.decode(plain, type=_MetadataVersion).v
         if version > VERSION:
             raise IncompatibleError(
                 f"the commit metadata is of version {version}; this release reads up to {VERSION}: upgrade it"

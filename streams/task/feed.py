@@ -38,7 +38,7 @@ class Run(NamedTuple):
     stop: int
 
 
-class _Queue:
+class _PartitionQueue:
     """The buffered records of one partition."""
 
     def __init__(self, topic: str, position: int) -> None:
@@ -125,7 +125,7 @@ class Feed:
         self._bootstrap = frozenset() if replay else frozenset(bootstrap)
         self._held_back: set[str] = set()
         """Bootstrap inputs whose end does not count yet: ``hold_back``."""
-        self._queues = [_Queue(t, positions[t]) for t in self.topics]
+        self._queues = [_PartitionQueue(t, positions[t]) for t in self.topics]
         self._by_topic = {q.topic: q for q in self._queues}
         self._max_idle_ms = max_task_idle_ms
         self._idle_since_ms: int | None = None

@@ -98,7 +98,7 @@ def _punctuation(strategy: Punctuated, source: SourceSpec, chunk: Chunk, i: int,
     return None
 
 
-class _Clock:
+class _SourceTime:
     """The event time of one source."""
 
     def __init__(self, strategy: WatermarkStrategy) -> None:
@@ -150,7 +150,7 @@ class _Clock:
         return False
 
 
-class _LoopClock(_Clock):
+class _LoopClock(_SourceTime):
     """The event time of a feedback topic. The watermark of the task's other inputs is written to it as round 0. What
     all writers have sent in a round is written as the next round, after the records that went around meanwhile. After
     as many rounds as a record may take, no record up to it can arrive any more."""
@@ -280,7 +280,7 @@ class TaskWatermarks:
             self.base_by_place.append(self.base_ms)
         return out
 
-    def _after_marks(self, clock: _Clock, marks: Sequence[WatermarkMark | None]) -> list[int]:
+    def _after_marks(self, clock: _SourceTime, marks: Sequence[WatermarkMark | None]) -> list[int]:
         """As ``after``, for a source whose watermark comes from other tasks, which may become idle anywhere in a
         run."""
         out = []
@@ -315,11 +315,11 @@ class TaskWatermarks:
         }
 
 
-def _clock(strategy: WatermarkStrategy) -> _Clock:
-    return _LoopClock(strategy) if isinstance(strategy, Looped) else _Clock(strategy)
+def _clock(strategy: WatermarkStrategy) -> _SourceTime:
+    return _LoopClock(strategy) if isinstance(strategy, Looped) else _SourceTime(strategy)
 
 
-def _rows(clock: _Clock) -> list[Any]:
+def _rows(clock: _SourceTime) -> list[Any]:
     """Return the writers' marks compactly: there may be hundreds, and a commit's metadata is small."""
     if isinstance(clock, _LoopClock):
         before = 0

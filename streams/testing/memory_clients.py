@@ -19,7 +19,7 @@ __all__ = ["MemoryAdmin", "MemoryConsumer", "MemoryProducer"]
 
 
 @dataclasses.dataclass
-class _Reading:
+class _ReadPosition:
     """Where one partition is read. ``reported_end`` is the end that was last told."""
 
     position: int
@@ -56,7 +56,7 @@ class MemoryConsumer:
         self._group = group
         self._poll_interval_max_ms = poll_interval_max_ms
         self._late_polls = self._ignorant = late_polls
-        self._reading: dict[TopicPartition, _Reading] = {}
+        self._reading: dict[TopicPartition, _ReadPosition] = {}
         self._topics: tuple[str, ...] = ()
         self._member: Member | None = None
         self._callbacks: tuple[OnPartitions, OnPartitions, OnPartitions] | None = None
@@ -137,7 +137,7 @@ class MemoryConsumer:
         if self._offered is not None:
             self._offered.update(offsets)
         for tp, offset in offsets.items():
-            self._reading[tp] = _Reading(offset)
+            self._reading[tp] = _ReadPosition(offset)
 
     def unassign(self, partitions: Iterable[TopicPartition]) -> None:
         """See the port."""
@@ -175,7 +175,9 @@ class MemoryConsumer:
             raise failure
         return Fetched(chunks, ends)
 
-    def _read(self, tp: TopicPartition, reading: _Reading, room: int, ends: dict[TopicPartition, int]) -> Chunk | None:
+    def _read(
+        self, tp: TopicPartition, reading: _ReadPosition, room: int, ends: dict[TopicPartition, int]
+    ) -> Chunk | None:
         log = self._log.partition(tp)
         if not log.first <= reading.position <= log.end:
             if self._failure is None:

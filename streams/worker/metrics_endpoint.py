@@ -86,7 +86,7 @@ class MetricsEndpoint:
         request_limit_s: float = REQUEST_LIMIT_S,
     ) -> None:
         self.pages: Pages = pages or Starting()
-        kind: type[_Server] = _SocketServer if isinstance(at, Path) else _Server
+        kind: type[_MetricsServer] = _SocketServer if isinstance(at, Path) else _MetricsServer
         try:
             self._server = kind(at, self, connections_max, request_limit_s)
         except (OSError, OverflowError) as exc:
@@ -112,10 +112,10 @@ class MetricsEndpoint:
         self._thread.join()
 
 
-class _Server(BoundedServer):
+class _MetricsServer(BoundedServer):
     def __init__(self, at: Any, endpoint: MetricsEndpoint, connections_max: int, request_limit_s: float) -> None:
         self.endpoint = endpoint
-        super().__init__(at, _Handler, connections_max, request_limit_s)
+        super().__init__(at, _MetricsHandler, connections_max, request_limit_s)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Log errors of this process, but not clients that went away."""
@@ -124,7 +124,7 @@ class _Server(BoundedServer):
             _log.warning("metrics could not be given: %r", error)
 
 
-class _SocketServer(_Server):
+class _SocketServer(_MetricsServer):
     address_family = socket.AF_UNIX
     allow_reuse_address = False
 
@@ -133,8 +133,8 @@ class _SocketServer(_Server):
         super().__init__(str(at), endpoint, connections_max, request_limit_s)
 
 
-class _Handler(Handler):
-    server: _Server
+class _MetricsHandler(Handler):
+    server: _MetricsServer
     timeout = REQUEST_LIMIT_S
 
     def do_GET(self) -> None:

@@ -26,7 +26,7 @@ shorter while it waits for brokers that may never answer."""
 
 
 @dataclasses.dataclass
-class _Job:
+class _Restore:
     task: TaskId
     stores: Sequence[StoreSpec]
     reached: CommittedPositions
@@ -43,9 +43,9 @@ class Restorer:
 
     def __init__(self, opener: TaskOpener) -> None:
         self._opener = opener
-        self._jobs = RetryQueue[_Job](lambda job: job.cancelled.is_set())
-        self._done: queue.Queue[tuple[_Job, TaskStores | BaseException]] = queue.Queue()
-        self._open: dict[TaskId, _Job] = {}
+        self._jobs = RetryQueue[_Restore](lambda job: job.cancelled.is_set())
+        self._done: queue.Queue[tuple[_Restore, TaskStores | BaseException]] = queue.Queue()
+        self._open: dict[TaskId, _Restore] = {}
         self._thread: threading.Thread | None = None
 
     def submit(self, task: TaskId, stores: Sequence[StoreSpec], reached: CommittedPositions) -> None:
@@ -53,7 +53,7 @@ class Restorer:
         if self._thread is None:
             self._thread = threading.Thread(target=self._work, name="penstock-restore", daemon=True)
             self._thread.start()
-        job = _Job(task, stores, reached)
+        job = _Restore(task, stores, reached)
         self._open[task] = job
         self._jobs.put(job)
 
@@ -63,7 +63,7 @@ class Restorer:
         if job is not None:
             self._cancel(job)
 
-    def _cancel(self, job: _Job) -> None:
+    def _cancel(self, job: _Restore) -> None:
         job.cancelled.set()
         self._opener.cancelled(job.task)
 
@@ -104,7 +104,7 @@ class Restorer:
             else:
                 self._done.put((job, state))
 
-    def _put_off(self, job: _Job, cause: RetriableError, now_s: float) -> None:
+    def _put_off(self, job: _Restore, cause: RetriableError, now_s: float) -> None:
         if job.failed_s is None or now_s - job.reported_s >= REPORT_AGAIN_S:
             job.failed_s, job.reported_s = now_s if job.failed_s is None else job.failed_s, now_s
             self._opener.put_off(job.task, cause, now_s - job.failed_s)

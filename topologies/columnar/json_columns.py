@@ -57,7 +57,7 @@ class FormPart(NamedTuple):
     nullable: bool
 
 
-class _Field(NamedTuple):
+class _FieldReader(NamedTuple):
     name: str
     key: str
     kind: str
@@ -67,7 +67,7 @@ class _Field(NamedTuple):
 
 
 class _Shape(NamedTuple):
-    fields: list[_Field]
+    fields: list[_FieldReader]
     unknown_allowed: bool
     mapping: bool
 
@@ -142,14 +142,14 @@ class JsonProjection:
         return read, records
 
 
-def _blank(field: _Field, rows: int) -> CodedColumn | NumberColumn:
+def _blank(field: _FieldReader, rows: int) -> CodedColumn | NumberColumn:
     """A column of meaningless values."""
     if field.kind == "str":
         return CodedColumn(np.zeros(rows, np.int32), [None] if rows else [])
     return NumberColumn(np.zeros(rows, _DTYPES[field.kind]))
 
 
-def _column(field: _Field, data: bytes, second: Any) -> CodedColumn | NumberColumn:
+def _column(field: _FieldReader, data: bytes, second: Any) -> CodedColumn | NumberColumn:
     """The column for a field's result of the compiled part: codes and values for a text, else numbers and nulls."""
     if field.kind == "str":
         codes = np.frombuffer(data, np.int32)
@@ -220,7 +220,7 @@ def _shape(tp: Any) -> _Shape | str:
         return "it is neither a msgspec Struct nor a dataclass nor a TypedDict"
     if not 1 <= len(info.fields) <= _FIELDS_MAX:
         return f"it has {len(info.fields)} fields, not 1 to {_FIELDS_MAX}"
-    fields: list[_Field] = []
+    fields: list[_FieldReader] = []
     for field in info.fields:
         found = _field(field)
         if isinstance(found, str):
@@ -249,7 +249,7 @@ def _why_not_read(info: inspect.DataclassType) -> str | None:
     return None
 
 
-def _field(field: inspect.Field) -> _Field | str:
+def _field(field: inspect.Field) -> _FieldReader | str:
     """The field, or what is wrong with it."""
     parts = field.type.types if isinstance(field.type, inspect.UnionType) else (field.type,)
     plain = [t for t in parts if not isinstance(t, inspect.NoneType)]
@@ -266,4 +266,6 @@ def _field(field: inspect.Field) -> _Field | str:
     if kind == "int" and default is not None and not _INT64_MIN <= default <= _INT64_MAX:
         return "has a default of more than 64 bits"
     nullable = len(plain) < len(parts)
-    return _Field(field.name, field.encode_name, kind, nullable, field.required, None if kind == "any" else default)
+    return _FieldReader(
+        field.name, field.encode_name, kind, nullable, field.required, None if kind == "any" else default
+    )

@@ -71,7 +71,7 @@ def compile_parts(
     scope = scope_of(schema)
     inference = Inference(scope)
     inference.checked(expression, operator, condition=condition)
-    compiler = _Compiler(inference)
+    compiler = _RowCompiler(inference)
     run = compiler.condition(expression) if condition else compiler.compile(expression)
 
     def failure(exc: Exception, key: Any, value: Any, timestamp: int, headers: Any) -> ExpressionError:
@@ -106,7 +106,7 @@ def _held(expression: Expression, scope: ExpressionScope, key: Any, value: Any, 
     return ", ".join(list(shown.values())[:8]) or "no part in it"
 
 
-class _Compiler:
+class _RowCompiler:
     def __init__(self, inference: Inference) -> None:
         self._types = inference
 

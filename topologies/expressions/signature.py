@@ -30,7 +30,7 @@ def _no_kernel(constants: Sequence[Any]) -> Callable[..., Any]:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class _Options:
+class _FunctionOptions:
     make: Callable[[Sequence[Any]], Callable[..., Any]] = _no_kernel
     variadic: bool = False
     optional: int = 0
@@ -41,7 +41,7 @@ class _Options:
 
 
 @dataclasses.dataclass(frozen=True)
-class FunctionSignature(_Options):
+class FunctionSignature(_FunctionOptions):
     """``parameters``: the group of each argument. ``variadic``: the last one repeats. ``optional``: how many of the last
     may be left out. The last ``constants`` parameters must be literals: ``make`` gets the values of those that were given,
     raises ``Mismatch`` if it refuses them, and returns the function of the other arguments. That function never gets a null.

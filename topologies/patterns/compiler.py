@@ -30,7 +30,7 @@ END = "(end)"
 
 def compile_pattern(pattern: Pattern) -> Automaton:
     """Compile a pattern that has passed ``check``."""
-    return _Compiler(pattern).compile()
+    return _PatternCompiler(pattern).compile()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,11 +40,11 @@ class _Group:
     stage: Stage
     first: bool
     spare: bool
-    place: _Place
+    place: _StagePlace
 
 
 @dataclasses.dataclass(frozen=True)
-class _Place:
+class _StagePlace:
     """A stage in its sequence; ``following``: the stage that comes next, also if it is after the group."""
 
     stages: tuple[Stage, ...]
@@ -92,7 +92,7 @@ class _Place:
         return self.group.spare or (self.group.first and self.group.place.heads_spare)
 
 
-class _Compiler:
+class _PatternCompiler:
     def __init__(self, pattern: Pattern) -> None:
         self.pattern = pattern
         self.names = pattern.names()
@@ -123,7 +123,7 @@ class _Compiler:
     def _sequence(self, stages: tuple[Stage, ...], group: _Group | None, sink: State, following: Stage | None) -> State:
         """The first state of a sequence that leads to ``sink``."""
         for index in reversed(range(len(stages))):
-            place = _Place(stages, index, group, following)
+            place = _StagePlace(stages, index, group, following)
             stage = place.stage
             if stage.contiguity == "not_followed_by":
                 if sink.kind == "final":
@@ -135,7 +135,7 @@ class _Compiler:
             following = stage
         return sink
 
-    def _pending(self, place: _Place) -> State:
+    def _pending(self, place: _StagePlace) -> State:
         """The end of a pattern that ends in ``not_followed_by``."""
         taken = self._takes(place)
         state = self._new(place, place.stage.gap_ms, kind="pending")
@@ -143,7 +143,7 @@ class _Compiler:
         state.add("ignore", state, Not(taken))
         return state
 
-    def _not_next(self, place: _Place, sink: State) -> State:
+    def _not_next(self, place: _StagePlace, sink: State) -> State:
         taken = self._takes(place)
         state = self._new(place, place.stage.gap_ms)
         # at the end wait for the event itself: ignore others instead of proceeding
@@ -151,7 +151,7 @@ class _Compiler:
         state.add("proceed", self._stop(place.stage, taken), taken)
         return state
 
-    def _stage(self, place: _Place, sink: State) -> State:
+    def _stage(self, place: _StagePlace, sink: State) -> State:
         stage = place.stage
         beyond = self._ending(place, sink) if stage.is_longest else sink
         if stage.looping:
@@ -165,13 +165,13 @@ class _Compiler:
         self._add_stops(first, place)
         return first
 
-    def _ending(self, place: _Place, end: State) -> State:
+    def _ending(self, place: _StagePlace, end: State) -> State:
         """The state before the end of a pattern, in which a run of the last stage waits until it is over."""
         state = self._new(place, None, kind="ending")
         state.add("ignore", end, Not(self._takes(place)))
         return state
 
-    def _repeated(self, place: _Place, sink: State, beyond: State) -> State:
+    def _repeated(self, place: _StagePlace, sink: State, beyond: State) -> State:
         """The counted repetitions of a stage, before ``sink``; from optional ones to ``beyond``."""
         stage = place.stage
         ignores = _unless(stage.until, self._inner_ignores(place))
@@ -191,7 +191,7 @@ class _Compiler:
 
     def _single(
         self,
-        place: _Place,
+        place: _StagePlace,
         sink: State,
         beyond: State | None,
         takes: Condition,
@@ -228,7 +228,7 @@ class _Compiler:
             state.add("ignore", twin, ignores)
         return state
 
-    def _leave(self, state: State, place: _Place, beyond: State, until: Condition | None) -> None:
+    def _leave(self, state: State, place: _StagePlace, beyond: State, until: Condition | None) -> None:
         """An exit from a state that need not take an event; ``until``: that of a greedy loop."""
         always = self._always(place)
         if until is None:
@@ -237,7 +237,7 @@ class _Compiler:
             state.add("proceed", self.unnarrowed.get(beyond.index, beyond), Both(always, until))
             state.add("proceed", beyond, Both(always, Not(until)))
 
-    def _loop(self, place: _Place, sink: State) -> State:
+    def _loop(self, place: _StagePlace, sink: State) -> State:
         """The part of a loop after its counted repetitions."""
         stage = place.stage
         if stage.group is not None:
@@ -273,14 +273,14 @@ class _Compiler:
 
     # -- what must not come --------------------------------------------------------------------------------------
 
-    def _nots(self, place: _Place) -> list[tuple[str, Condition]]:
+    def _nots(self, place: _StagePlace) -> list[tuple[str, Condition]]:
         """The events forbidden before the stage: by a stage directly before it, or before optional stages that precede
         it."""
         found: list[tuple[str, Condition]] = []
         for index in reversed(range(place.index)):
             stage = place.stages[index]
             if stage.contiguity == "not_followed_by":
-                before = _Place(place.stages, index, place.group, None)
+                before = _StagePlace(place.stages, index, place.group, None)
                 found.append((str(stage.name), self._takes(before)))
             elif not stage.is_optional:
                 break
@@ -293,17 +293,17 @@ class _Compiler:
             stop.add("take", stop, condition)
         return self.stops[name]
 
-    def _add_stops(self, state: State, place: _Place) -> None:
+    def _add_stops(self, state: State, place: _StagePlace) -> None:
         for name, condition in self._nots(place):
             state.add("proceed", self._stop(Stage(name, "not_followed_by"), condition), condition)
 
-    def _add_stop_of_following(self, state: State, place: _Place) -> None:
+    def _add_stop_of_following(self, state: State, place: _StagePlace) -> None:
         following = place.following
         if following is not None and following.contiguity == "not_followed_by":
             condition = following.takes if place.until is None else Both(Not(place.until), following.takes)
             state.add("proceed", self._stop(following, condition), condition)
 
-    def _add_stops_of_group(self, state: State, place: _Place) -> None:
+    def _add_stops_of_group(self, state: State, place: _StagePlace) -> None:
         """The events forbidden before the group that this state waits for, or after the loop that the group is."""
         if place.index == 0 and place.group is not None:
             around = place.group.place
@@ -313,7 +313,7 @@ class _Compiler:
             else:
                 self._add_stop_of_following(state, around)
 
-    def _without_nots(self, place: _Place, sink: State) -> State:
+    def _without_nots(self, place: _StagePlace, sink: State) -> State:
         nots = {name for name, _ in self._nots(place)}
         if not nots or not place.stage.is_optional:
             return sink
@@ -339,24 +339,24 @@ class _Compiler:
 
     # -- conditions ----------------------------------------------------------------------------------------------
 
-    def _takes(self, place: _Place) -> Condition:
+    def _takes(self, place: _StagePlace) -> Condition:
         return _unless(place.until, place.stage.takes) or ALWAYS
 
-    def _always(self, place: _Place) -> Condition:
+    def _always(self, place: _StagePlace) -> Condition:
         return ALWAYS if place.until is None else Not(place.until)
 
-    def _ignores(self, place: _Place) -> Condition | None:
+    def _ignores(self, place: _StagePlace) -> Condition | None:
         """The events that may be skipped while waiting for the stage; ``None``: none."""
         return _unless(place.until, _passing(place.contiguity, place.stage))
 
-    def _inner_ignores(self, place: _Place) -> Condition | None:
+    def _inner_ignores(self, place: _StagePlace) -> Condition | None:
         """The events that may be skipped between repetitions; ``None``: none."""
         inner = place.group.stage.inner if place.head and place.group is not None else place.stage.inner
         return _unless(place.until, _passing(inner, place.stage))
 
     # -- states --------------------------------------------------------------------------------------------------
 
-    def _new(self, place: _Place, gap_ms: int | None, *, kind: EdgeType = "normal") -> State:
+    def _new(self, place: _StagePlace, gap_ms: int | None, *, kind: EdgeType = "normal") -> State:
         return self._new_named(str(place.stage.name), gap_ms, kind)
 
     def _new_named(self, name: str, gap_ms: int | None, kind: EdgeType = "normal") -> State:

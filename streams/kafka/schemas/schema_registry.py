@@ -85,7 +85,7 @@ class SchemaRegistry:
         known = dict(options or {})
         if schema is None:
             known = {"auto.register.schemas": False, "use.latest.version": True, **known}
-        return _serde_of(_Coder(self.url, _items(self.config), form, subject, schema, values, _items(known)))
+        return _serde_of(_SerializerConfig(self.url, _items(self.config), form, subject, schema, values, _items(known)))
 
 
 def _items(options: Options) -> tuple[tuple[str, Any], ...]:
@@ -93,7 +93,7 @@ def _items(options: Options) -> tuple[tuple[str, Any], ...]:
 
 
 @dataclass(frozen=True)
-class _Coder:
+class _SerializerConfig:
     """The values from which a process opens its serializer and deserializer, once for equal ones."""
 
     url: str
@@ -123,7 +123,7 @@ class _Coder:
         return self.values.read(value)
 
 
-def _latest_version(coder: _Coder) -> int | None:
+def _latest_version(coder: _SerializerConfig) -> int | None:
     """The subject's latest version; ``None`` if the registry does not say."""
     try:
         version: int | None = _client(coder.url, coder.config).get_latest_version(coder.subject).version
@@ -133,7 +133,7 @@ def _latest_version(coder: _Coder) -> int | None:
 
 
 @functools.lru_cache(maxsize=10_000)
-def _serde_of(coder: _Coder) -> Serde[Any]:
+def _serde_of(coder: _SerializerConfig) -> Serde[Any]:
     """One serde for equal coders, so that sources of equal serdes are equal."""
     return Serde(f"{coder.form}({coder.subject})", coder.serialize, coder.deserialize, declared=coder.values.type)
 
@@ -151,7 +151,7 @@ def _client(url: str, config: tuple[tuple[str, Any], ...]) -> Any:
 
 
 @functools.lru_cache(maxsize=10_000)
-def _opened(coder: _Coder) -> tuple[Any, Any]:
+def _opened(coder: _SerializerConfig) -> tuple[Any, Any]:
     """The serializer and the deserializer."""
     client = _client(coder.url, coder.config)
     naming = {"subject.name.strategy": lambda ctx, record: coder.subject}

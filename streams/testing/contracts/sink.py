@@ -219,7 +219,7 @@ def expected(stop: int, *, folds: bool) -> Content:
     return out
 
 
-class _Child:
+class _WriterProcess:
     """A process that writes until it is refused or killed."""
 
     def __init__(self, process: Any, writes: Any, refused: Any) -> None:
@@ -246,12 +246,12 @@ class _Child:
         self._process.join(60)
 
 
-def _child(sink: Sink) -> _Child:
+def _child(sink: Sink) -> _WriterProcess:
     context = multiprocessing.get_context("spawn")
     writes, refused = context.Value("i", 0), context.Value("i", 0)
     process = context.Process(target=_write_on, args=(sink, writes, refused), daemon=True)
     process.start()
-    return _Child(process, writes, refused)
+    return _WriterProcess(process, writes, refused)
 
 
 def _write_on(sink: Sink, writes: Any, refused: Any) -> None:

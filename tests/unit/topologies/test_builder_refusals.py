@@ -58,6 +58,14 @@ REFUSED: dict[str, tuple[Use, str]] = {
         lambda b: b.stream("in").join(b.table("rows"), max, within=1, grace=0),
         "'in-join' joins .* within a window of time, which needs two streams",
     ),
+    "a time of results that there is not": (
+        lambda b: b.stream("in").join(b.stream("x"), max, within=1, grace=0, result_time="earliest"),
+        "'in-join': result_time='earliest' is unknown; use 'latest' or 'left' or 'right'",
+    ),
+    "a time of results with a table": (
+        lambda b: b.stream("in").join(b.table("rows"), max, result_time="right"),
+        "'in-join' joins .* needs two streams: .* result_time for a table",
+    ),
     "merging other values": (
         lambda b: b.stream("in").merge(b.stream("x", value=str)),
         "'in-merge' .*different value serdes: 'in' has json, 'x' has string; map one",

@@ -69,14 +69,17 @@ def joined(
     """Join with ``other``: a stream or a table."""
     wiring, handles = flow.wiring, flow.wiring.handles
     name = wiring.name(flow, kind.name, name)
+    if result_time not in get_args(ResultTime):
+        known = " or ".join(repr(time) for time in get_args(ResultTime))
+        raise TopologyError(f"operator {name!r}: result_time={result_time!r} is unknown; use {known}")
     if isinstance(other, handles.stream):
         return _joined_with_stream(
             flow, other._flow, kind, joiner, bounds, condition, result_time, value, name, eager=eager
         )
-    if bounds.given or condition is not None or kind.keeps[1] or eager:
+    if bounds.given or condition is not None or kind.keeps[1] or eager or result_time != "latest":
         raise TopologyError(
             f"operator {name!r} joins {other!r:.100} within a window of time, which needs two streams: "
-            "give a KStream, or leave out before, after, within and condition for a table"
+            "give a KStream, or leave out before, after, within, condition and result_time for a table"
         )
     if not isinstance(other, handles.table):
         raise TopologyError(f"operator {name!r} joins {other!r:.100}; the right side must be a KTable")

@@ -246,7 +246,7 @@ class KStream(KStreamExtras[K, V]):
         the left one's - ``before`` and + ``after``. ``within`` sets both to the same value. Negative bounds are allowed
         if the window is not empty: ``before=-1, after=3`` takes partners that come 1 to 3 ms later. ``grace``: how long
         after its window a record may still come. ``condition(left, right)``: pairs for which it is false do not match.
-        ``result_time``: whose timestamp a pair's result has: the later one's (``latest``), or that of the ``left`` or ``right``.
+        ``result_time``: whose timestamp the result has: the later one's (``latest``), or that of ``left`` or ``right``.
 
         With a table: emit ``joiner(left, row)`` for each record that finds a row when it is processed. If the table has
         a history, the row is that of the record's time, and ``grace`` is how long the stream waits for late updates."""

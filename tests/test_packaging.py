@@ -218,6 +218,15 @@ def test_importing_every_module_only_defines() -> None:
     assert python(code, ROOT / ".package").strip() == "1", "something printed or started a thread on import"
 
 
+def test_the_pythons_that_the_package_names_are_those_that_are_tried() -> None:
+    with (ROOT / "pyproject.toml").open("rb") as file:
+        classifiers = tomllib.load(file)["project"]["classifiers"]
+    named = [c.rpartition(" ")[2] for c in classifiers if re.search(r"Python :: 3\.\d+$", c)]
+    tried = re.search(r"PYTHONS:-([\d. ]+)}", (ROOT / ".ci/pythons").read_text())
+    assert tried is not None
+    assert named == tried[1].split()
+
+
 def test_command_is_installed() -> None:
     (command,) = importlib.metadata.entry_points(group="console_scripts", name="penstock")
     assert command.value == "penstock.streams.cli.main:main"

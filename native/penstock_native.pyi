@@ -22,6 +22,7 @@ _Chunk = tuple[
     _Strings,  # keys
     _Strings,  # values
     list[tuple[tuple[str, bytes | None], ...]] | None,  # headers; None where no record has any
+    int,  # epoch of the leader that the last record was written to; -1 if not known
     bool,  # whether the offsets ascend
 ]
 

@@ -122,9 +122,12 @@ class _PartitionRecords:
         self._values: list[bytes | None] = []
         self._timestamps: list[int] = []
         self._headers: list[Headers] | None = None
+        self._epoch = -1
 
     def add(self, messages: list[Message], headers: list[Any]) -> None:
         self._add_offsets(messages)
+        epoch = messages[-1].leader_epoch()
+        self._epoch = -1 if epoch is None else epoch
         before = len(self._keys)
         self._keys += map(_key, messages)
         self._values += map(_value, messages)
@@ -161,4 +164,5 @@ class _PartitionRecords:
 
     def chunk(self, tp: TopicPartition) -> Chunk:
         headers = self._headers if self._headers is not None and any(self._headers) else None
-        return Chunk(tp.topic, tp.partition, self._offsets, self._keys, self._values, self._timestamps, headers)
+        columns = self._keys, self._values, self._timestamps
+        return Chunk(tp.topic, tp.partition, self._offsets, *columns, headers, leader_epoch=self._epoch)

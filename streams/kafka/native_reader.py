@@ -114,14 +114,16 @@ def _chunk(
     keys: Any,
     values: Any,
     headers: Any,
+    epoch: int,
     *,
     few: bool,
 ) -> Chunk:
     places = range(first, last + 1) if offsets is None else np.frombuffer(offsets, np.int64).tolist()
     key_column, value_column, times = _column(*keys), _column(*values), np.frombuffer(timestamps, np.int64)
     if few:
-        return Chunk(topic, partition, places, key_column.to_list(), value_column.to_list(), times.tolist(), headers)
-    return Chunk(topic, partition, places, key_column, value_column, times, headers)
+        keys, values = key_column.to_list(), value_column.to_list()
+        return Chunk(topic, partition, places, keys, values, times.tolist(), headers, leader_epoch=epoch)
+    return Chunk(topic, partition, places, key_column, value_column, times, headers, leader_epoch=epoch)
 
 
 def _column(data: bytes | memoryview, ends: bytes, nulls: bytes | None) -> BytesColumn:

@@ -19,9 +19,10 @@ from penstock.topologies.operator_api.columns import BytesColumn, Ints
 class Chunk(RecordColumns[BytesColumn]):
     """Records of one topic-partition in offset order, as parallel columns. ``offsets`` is a range if none is missing.
     ``headers`` is ``None`` if no record of the chunk has any. Timestamps are as Penstock's readers see them (a
-    ``penstock.ts`` header has been applied)."""
+    ``penstock.ts`` header has been applied). ``leader_epoch``: of the leader that the last record was written to, -1 if
+    unknown."""
 
-    __slots__ = ("headers", "marks", "offsets", "partition", "topic")
+    __slots__ = ("headers", "leader_epoch", "marks", "offsets", "partition", "topic")
 
     def __init__(
         self,
@@ -33,12 +34,14 @@ class Chunk(RecordColumns[BytesColumn]):
         timestamps: list[int] | Ints,
         headers: list[Headers] | None = None,
         marks: list[Any] | None = None,
+        leader_epoch: int = -1,
     ) -> None:
         super().__init__(keys, values, timestamps)
         self.topic = topic
         self.partition = partition
         self.offsets = offsets
         self.headers = headers
+        self.leader_epoch = leader_epoch
         self.marks = marks
         """Filled by the task: what the records say about the watermark (``penstock.streams.task.task_watermarks``)."""
 
@@ -63,6 +66,7 @@ class Chunk(RecordColumns[BytesColumn]):
             self.times[:stop],
             None if self.headers is None else self.headers[:stop],
             None if self.marks is None else self.marks[:stop],
+            self.leader_epoch,
         )
 
     def in_columns(self) -> Chunk:

@@ -57,6 +57,7 @@ from penstock.streams.runtime.commits_in_doubt import CommitsInDoubt
 from penstock.streams.runtime.compaction_guard import guard
 from penstock.streams.runtime.fixed_fence import FencedPositions
 from penstock.streams.runtime.foreign_writes import ForeignWrites
+from penstock.streams.runtime.input_epochs import InputEpochs
 from penstock.streams.runtime.membership_lease import MembershipLease
 from penstock.streams.runtime.sink_writers import SinkWriters
 from penstock.streams.runtime.start_positions import input_partitions, start_positions
@@ -135,6 +136,7 @@ class Committer:
         self._lease = lease
         self._positions = positions
         self._foreign_writes: ForeignWrites | None = None
+        self._input_epochs = None if open_reader is None else InputEpochs(open_reader)
         if open_reader is not None:
             answers = guarantee == "at_least_once"
             epochs = ChangelogEpochs(lambda partitions: self.consumer.leader_epochs(partitions), open_reader)
@@ -261,6 +263,8 @@ class Committer:
 
     def _write_log(self, works: Sequence[tuple[Task, CommitWork]]) -> dict[TopicPartition, OffsetAndMetadata]:
         """Step 1: returns the positions to commit."""
+        if self._input_epochs is not None:
+            self._input_epochs.compare(works)
         wrote = False
         for task, work in works:
             self.send_outputs(task)

@@ -16,7 +16,7 @@ from penstock.state.errors import TopologyError
 from penstock.state.recovery.changelog import journal_topic
 from penstock.streams.runtime.topic_setup import TopicLayout, needs_journal
 from penstock.streams.task import commit_metadata
-from penstock.streams.task.commit_metadata import CommitMetadata
+from penstock.streams.task.commit_metadata import CommitMetadata, ReadUpTo
 from penstock.topologies.graph.topology import Subtopology, Topology
 from penstock.topologies.operator_api.operator import OperatorSpec
 
@@ -63,6 +63,7 @@ def worst_metadata(topology: Topology, sub: Subtopology, application_id: str, la
         first=_OFFSETS,
         epochs={s.name: _EPOCHS + next(numbers) % _EPOCHS for s in sub.stores if s.changelog},
         topic_id=base64.urlsafe_b64encode(hashlib.sha256(b"topic").digest()[:16]).decode().rstrip("="),
+        read_up_to=ReadUpTo(_OFFSETS + next(numbers) % _OFFSETS, _EPOCHS + next(numbers) % _EPOCHS),
         began_ms=_time(numbers),
         owner=hashlib.sha256(b"owner").hexdigest()[:OWNER_CHARS],
     )

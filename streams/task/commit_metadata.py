@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import base64
 import zlib
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -18,6 +18,13 @@ LIMIT_CHARS = 4_096
 _PLAIN_CHARS = 2_000
 
 
+class ReadUpTo(NamedTuple):
+    """How far an input was read: the last record before ``offset`` was written to the leader of ``epoch``."""
+
+    offset: int
+    epoch: int
+
+
 class CommitMetadata(msgspec.Struct, kw_only=True, omit_defaults=True):
     """``stream_time_ms`` of the task, ``operators``: own stream time by operator name (``name:port``: of an in port),
     ``partition_time_ms`` of this input partition, ``wall_ms``: last clock reading given to timers, ``changelogs``:
@@ -26,7 +33,8 @@ class CommitMetadata(msgspec.Struct, kw_only=True, omit_defaults=True):
     inputs, the writers that have, ``first``: where the application began to read this input partition, ``form``: the
     form of its records (``Source.form``), if it is internal, ``began_ms``: the clock when the first record of this
     input partition came, where policies judge timestamps by it, ``epochs``: the epoch of the leader that had each
-    changelog up to there, by store, ``topic_id``: of this input, ``owner``: the worker that committed
+    changelog up to there, by store, ``topic_id``: of this input, ``read_up_to``: how far this input was read, and the
+    epoch of the leader that had it (``penstock.streams.runtime.input_epochs``), ``owner``: the worker that committed
     it (``penstock.streams.runtime.abandoned_transactions``).
     """
 
@@ -45,6 +53,7 @@ class CommitMetadata(msgspec.Struct, kw_only=True, omit_defaults=True):
     began_ms: int = msgspec.field(default=NO_TIME, name="n")
     epochs: dict[str, int] = msgspec.field(default_factory=dict, name="e")
     topic_id: str = msgspec.field(default="", name="i")
+    read_up_to: ReadUpTo | None = msgspec.field(default=None, name="l")
     owner: str = msgspec.field(default="", name="u")
 
 

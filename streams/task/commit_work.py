@@ -15,20 +15,23 @@ from penstock.state.recovery.changelog import changelog_topic, journal_topic, to
 from penstock.state.stores.count_store import CountStoreView, Tallied
 from penstock.state.stores.store import PackedPuts, Puts, StoreSpec, StoreWrites
 from penstock.state.stores.store_view import KeyValueStoreView
+from penstock.streams.ports.chunk import Chunk
 from penstock.streams.task import journal
-from penstock.streams.task.commit_metadata import CommitMetadata
+from penstock.streams.task.commit_metadata import CommitMetadata, ReadUpTo
 from penstock.streams.task.output import Output
 from penstock.topologies.operator_api.columns import BytesColumn
 
 
 @dataclasses.dataclass
 class CommitWork:
-    """The writes of one task's commit to the log. ``changelogs`` go to partition ``task.partition``."""
+    """The writes of one task's commit to the log. ``changelogs`` go to partition ``task.partition``. ``read_up_to``: of
+    the inputs of which it is known."""
 
     changelogs: list[tuple[StoreSpec, Output]]
     journal: Output | None
     pending: dict[str, Puts | PackedPuts]
     positions: dict[str, int]
+    read_up_to: dict[str, ReadUpTo]
 
 
 class CommitWriter:
@@ -51,7 +54,13 @@ class CommitWriter:
         self.epochs: dict[str, int] = {}
         for m in recorded:
             self.epochs.update(m.epochs)
+        self._read_up_to: dict[str, ReadUpTo] = {}
         self.journal_end = max((m.journal for m in recorded if m.journal is not None), default=None)
+
+    def note_read(self, chunk: Chunk) -> None:
+        """These records of an input came."""
+        if len(chunk) and chunk.leader_epoch >= 0:
+            self._read_up_to[chunk.topic] = ReadUpTo(chunk.offsets[-1] + 1, chunk.leader_epoch)
 
     def collect(
         self,
@@ -83,7 +92,9 @@ class CommitWriter:
             rows: list[bytes | None] = [*journal.encode_all(cuts, self._max_record_bytes)]
             nothing: list[bytes | None] = [None] * len(rows)
             record = Output(topic, nothing, rows, [now_ms] * len(rows), partition=self._task.partition)
-        return CommitWork(changelogs, record, pending, positions)
+        # records that wait in the task were read, too, and behind the last one a position may move past markers
+        read = {t: up_to._replace(offset=min(up_to.offset, positions[t])) for t, up_to in self._read_up_to.items()}
+        return CommitWork(changelogs, record, pending, positions, read)
 
     def _counts(self, spec: StoreSpec, counted: Tallied) -> Output:
         """The changelog records of counts, as columns."""

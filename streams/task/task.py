@@ -260,6 +260,7 @@ class Task:
     def add(self, chunk: Chunk, next_offset: int, now_ms: int = 0) -> None:
         """Buffer records of one input partition, in offset order; ``next_offset``: the next offset after them."""
         self._lifecycle.enter("add")
+        self._commits.note_read(chunk)
         source = self._source_specs[chunk.topic]
         chunk, unmade = with_event_times(chunk, source)
         # records that this application wrote may have future timestamps: its inputs were checked on arrival
@@ -423,6 +424,7 @@ class Task:
                 form=self._source_specs[topic].form,
                 began_ms=self._began_ms[topic],
                 topic_id=self.options.topic_ids.get(topic, ""),
+                read_up_to=work.read_up_to.get(topic),
                 owner=self.options.owner,
             )
             self._start[topic] = (offset, noted)

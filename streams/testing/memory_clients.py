@@ -205,6 +205,7 @@ class MemoryConsumer:
             values=[entry.value for entry in entries],
             timestamps=[entry.timestamp_ms for entry in entries],
             headers=headers if any(headers) else None,
+            leader_epoch=log.epoch_of(found[-1][0]),
         )
 
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
@@ -268,7 +269,8 @@ class MemoryConsumer:
 
     def holds(self, partition: TopicPartition, offset: int, epoch: int) -> bool:
         """See the port."""
-        return offset <= self._log.partition(partition).epoch_end(epoch)
+        log = self._log.partition(partition)
+        return offset <= 0 or log.first <= offset <= log.epoch_end(epoch)
 
     def known_ends(self) -> dict[TopicPartition, int]:
         """See the port."""

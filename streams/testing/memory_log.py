@@ -158,6 +158,10 @@ class PartitionLog:
             return -1
         return later[0] if later else self.end
 
+    def epoch_of(self, offset: int) -> int:
+        """The epoch of the leader that the record at this offset was written to."""
+        return max((e for e, start in self.epochs if start <= offset), default=0)
+
     def delete_before(self, offset: int) -> None:
         """Drop records before this offset, as retention does."""
         offset = min(max(offset, self.first), self.end)

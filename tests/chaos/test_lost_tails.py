@@ -62,6 +62,35 @@ def test_truncated_changelog_ends_the_workers_before_they_count_on(healthy: Chao
         assert not [text for text in verdict.examples if text.startswith(("counts", "cities"))], verdict
 
 
+@pytest.mark.long
+def test_truncated_input_ends_the_worker_that_would_pass_others_over(healthy: ChaosCluster, tmp_path: Path) -> None:
+    """B6 of an input: its last records were processed and are lost while nothing runs, and others take their offsets. The
+    committed positions are behind these, so a worker that went on from there would never read them."""
+    with Scene(healthy, "passed", tmp_path, replicas=2, min_insync_replicas="1") as scene:
+        worker = scene.worker("a")
+        scene.await_both()
+        orders = scene.topic("orders")
+        for topic in scene.owned():
+            configure(scene, topic, min_insync_replicas="1")
+        configure(scene, orders, unclean_leader_election_enable="true")
+        partition = scene.reader.admin.list_topics(orders, timeout=20).topics[orders].partitions[0]
+        leader = partition.leader
+        (follower,) = (r for r in partition.replicas if r != leader)
+        healthy.kill_broker(follower)
+        scene.writer.write(400)
+        scene.converge()
+        scene.stop()
+        healthy.kill_broker(leader)
+        healthy.start_broker(follower)
+        healthy.start_broker(leader)
+        scene.writer.write(3_000)
+        scene.writer.flush()
+        worker.start()
+        until("the worker ends", lambda: not worker.alive, 300)
+        assert f"{orders} [" in worker.said()
+        assert "no longer holds the records before offset" in worker.said(), scene.report(scene.verdict())
+
+
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     """The data folder of a cluster whose third broker has a small disk."""

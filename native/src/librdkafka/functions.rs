@@ -137,6 +137,7 @@ functions! {
     consume_callback_queue = "consume_callback_queue": fn(*mut c_void, c_int, OnMessage, *mut c_void) -> c_int;
     topic_name = "topic_name": fn(*mut c_void) -> *const c_char;
     message_timestamp = "message_timestamp": fn(*const Message, *mut c_int) -> i64;
+    message_leader_epoch = "message_leader_epoch": fn(*const Message) -> i32;
     message_headers = "message_headers": fn(*const Message, *mut *mut c_void) -> c_int;
     header_get_all =
         "header_get_all": fn(*const c_void, size_t, *mut *const c_char, *mut *const u8, *mut size_t) -> c_int;

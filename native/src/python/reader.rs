@@ -25,7 +25,7 @@ fn handed_strings<'py>(py: Python<'py>, strings: &mut Strings) -> PyResult<Bound
 }
 
 /// `(topic, partition, first offset, last offset, offsets or None where none is missing, timestamps, keys, values,
-/// headers or None, whether the offsets ascend)`.
+/// headers or None, the epoch of the last record's leader, whether the offsets ascend)`.
 fn handed_chunk<'py>(py: Python<'py>, chunk: &mut Chunk) -> PyResult<Bound<'py, PyTuple>> {
     let (first, last) = (chunk.offsets[0], chunk.offsets[chunk.offsets.len() - 1]);
     let dense = chunk.ascending && (last - first) as usize + 1 == chunk.offsets.len();
@@ -39,6 +39,7 @@ fn handed_chunk<'py>(py: Python<'py>, chunk: &mut Chunk) -> PyResult<Bound<'py, 
         handed_strings(py, &mut chunk.keys)?,
         handed_strings(py, &mut chunk.values)?,
         headers_of(py, chunk)?,
+        chunk.epoch,
         chunk.ascending,
     )
         .into_pyobject(py)

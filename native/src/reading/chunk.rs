@@ -57,6 +57,8 @@ pub struct Chunk {
     pub values: Strings,
     pub headers: Vec<Header>,
     pub ascending: bool,
+    /// Of the leader that the last record was written to; -1 if that is not known.
+    pub epoch: i32,
     /// The offset of a record with a header name that is not UTF-8, which Python cannot represent. Neither it nor
     /// later records are taken.
     pub unreadable: Option<i64>,
@@ -74,6 +76,7 @@ impl Chunk {
             values: Strings::new(),
             headers: Vec::new(),
             ascending: true,
+            epoch: -1,
             unreadable: None,
         }
     }
@@ -86,6 +89,7 @@ impl Chunk {
         self.values.clear();
         self.headers.clear();
         self.ascending = true;
+        self.epoch = -1;
         self.unreadable = None;
     }
 
@@ -110,6 +114,8 @@ impl Chunk {
             }
         }
         self.ascending &= self.offsets.last().is_none_or(|&before| before < message.offset);
+        // SAFETY: by the contract.
+        self.epoch = unsafe { (call.message_leader_epoch)(message) };
         self.offsets.push(message.offset);
         self.timestamps.push(at);
         // SAFETY: the library gives null or that many bytes.

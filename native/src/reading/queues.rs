@@ -275,12 +275,12 @@ mod tests {
             library.waiting.extend([
                 Waiting { headers, key: None, value: Some(b""), ..record(c"t", 0, 8) },
                 Waiting { headers: zero, ..record(c"t", 0, 7) },
-                record(c"t", 0, 9),
+                Waiting { epoch: 3, ..record(c"t", 0, 9) },
             ]);
         });
         drained(&handle, &mut queues, 10);
         let chunk = &queues.chunks[0];
-        assert_eq!((&chunk.timestamps[..], chunk.ascending), (&[80, 0, 90][..], false));
+        assert_eq!((&chunk.timestamps[..], chunk.ascending, chunk.epoch), (&[80, 0, 90][..], false, 3));
         assert_eq!((&chunk.keys.data[..], &chunk.keys.ends[..]), (&b"keykey"[..], &[0, 0, 3, 6][..]));
         assert_eq!((&chunk.keys.nulls[..], chunk.keys.any_null), (&[true, false, false][..], true));
         assert_eq!((&chunk.values.data[..], chunk.values.any_null), (&b"valuevalue"[..], false));

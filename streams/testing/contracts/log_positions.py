@@ -166,8 +166,11 @@ class LogPositionsContract:
     def test_log_says_whether_it_holds_what_a_leader_had(self, world: World) -> None:
         name, producer = filled(world, 1)
         tp = TopicPartition(name, 0)
-        consumer = world.consumer(world.name("g"))
+        consumer, read = world.consumer(world.name("g")), Read()
         epoch = consumer.leader_epochs([tp])[tp]
+        consumer.assign_at({tp: 0})
+        until(lambda: len(read.offsets.get(tp, ())) == COUNT, lambda: poll_into(consumer, read))
+        assert set(read.epochs[tp]) == {epoch}
         assert consumer.holds(tp, COUNT, epoch)
         assert consumer.holds(tp, COUNT - 3, epoch)
         assert not consumer.holds(tp, COUNT + 3, epoch)

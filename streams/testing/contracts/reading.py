@@ -23,6 +23,8 @@ class Read:
     keys: dict[TopicPartition, list[bytes | None]] = dataclasses.field(default_factory=dict)
     timestamps: dict[TopicPartition, list[int]] = dataclasses.field(default_factory=dict)
     headers: dict[TopicPartition, list[Headers]] = dataclasses.field(default_factory=dict)
+    epochs: dict[TopicPartition, list[int]] = dataclasses.field(default_factory=dict)
+    """The leader epoch of each chunk."""
     ends: dict[TopicPartition, int] = dataclasses.field(default_factory=dict)
 
     def add(self, chunk: Chunk) -> None:
@@ -36,6 +38,7 @@ class Read:
         self.keys.setdefault(tp, []).extend(chunk.keys)
         self.timestamps.setdefault(tp, []).extend(chunk.timestamps)
         self.headers.setdefault(tp, []).extend(chunk.headers or [()] * len(chunk))
+        self.epochs.setdefault(tp, []).append(chunk.leader_epoch)
 
 
 def poll_into(consumer: LogConsumer, read: Read, max_records: int = 1000, timeout_s: float = 0.1) -> None:

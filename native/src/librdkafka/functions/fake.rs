@@ -15,6 +15,7 @@ pub struct Waiting {
     pub partition: i32,
     pub offset: i64,
     pub timestamp: i64,
+    pub epoch: i32,
     pub key: Option<&'static [u8]>,
     pub value: Option<&'static [u8]>,
     pub headers: Headers,
@@ -150,6 +151,10 @@ unsafe extern "C" fn message_timestamp(message: *const Message, _: *mut c_int) -
     // SAFETY: the message is one of `serve`.
     unsafe { record_of(message) }.timestamp
 }
+unsafe extern "C" fn message_leader_epoch(message: *const Message) -> i32 {
+    // SAFETY: the message is one of `serve`.
+    unsafe { record_of(message) }.epoch
+}
 unsafe extern "C" fn message_headers(message: *const Message, list: *mut *mut c_void) -> c_int {
     // SAFETY: the message is one of `serve`.
     let record = unsafe { record_of(message) };
@@ -265,6 +270,7 @@ pub fn functions() -> Functions {
         consume_callback_queue,
         topic_name,
         message_timestamp,
+        message_leader_epoch,
         message_headers,
         header_get_all,
         headers_new,

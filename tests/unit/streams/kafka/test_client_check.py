@@ -78,7 +78,7 @@ def test_the_compiled_reader_and_writer_pass_and_take_no_time() -> None:
         lambda chunks, told: ([(*c[:5], bytes(len(c[5])), *c[6:]) for c in chunks], told),  # timestamps
         lambda chunks, told: ([(*c[:6], c[7], c[6], *c[8:]) for c in chunks], told),  # keys for values
         lambda chunks, told: ([(*c[:7], (*c[7][:2], None), *c[8:]) for c in chunks], told),  # nulls
-        lambda chunks, told: ([(*c[:8], None, c[9]) for c in chunks], told),  # headers
+        lambda chunks, told: ([(*c[:8], None, *c[9:]) for c in chunks], told),  # headers
         lambda chunks, told: ([(*c[:2], c[2] + 1, c[3] + 1, *c[4:]) for c in chunks], told),  # offsets
         lambda chunks, told: ([], told),  # all records
         lambda chunks, told: (chunks * 2, told),

@@ -46,6 +46,9 @@ class Message:
     def offset(self) -> int:
         return self._place[1]
 
+    def leader_epoch(self) -> None:
+        return None
+
     def key(self) -> bytes:
         return b"k"
 

@@ -36,6 +36,9 @@ class Message:
     def offset(self) -> int:
         return self._offset
 
+    def leader_epoch(self) -> None:
+        return None
+
     def key(self) -> bytes:
         return b"k"
 

@@ -30,7 +30,7 @@ class Queue:
             nulls = None if column.nulls is None else column.nulls.tobytes()
             sides.append((bytes(column.data), column.offsets.astype(np.int64).tobytes(), nulls))
         times = np.arange(count, dtype=np.int64).tobytes()
-        return "t", partition, 7, 6 + count, None, times, *sides, None, True
+        return "t", partition, 7, 6 + count, None, times, *sides, None, 3 + partition, True
 
 
 @pytest.mark.parametrize(
@@ -52,6 +52,7 @@ def test_few_records_come_as_lists_and_many_as_columns(counts: tuple[int, ...], 
         assert chunk.values == [b"v%d" % i for i in range(count)]
         assert chunk.timestamps == list(range(count))
         assert chunk.offsets == range(7, 7 + count)
+        assert chunk.leader_epoch == 3 + chunk.partition
 
 
 class Stuck(Queue):

@@ -283,7 +283,7 @@ class TaskOpener:
                 end = written
         epoch = epoch_of(consumer, partition)
         noted = reached.epochs.get(spec.name, epoch)
-        if written and noted not in (epoch, -1) and not consumer.holds(partition, written, noted):
+        if written and noted not in (epoch, -1) and is_lost(consumer, partition, written, noted, begin):
             raise replaced(partition, written, noted)
         config = self._admin.topic_config(topic)
         return ChangelogFacts(
@@ -445,4 +445,10 @@ def was_replaced(consumer: LogConsumer, partition: TopicPartition, stored: Posit
     comparable = stored.epoch >= 0 and facts.epoch >= 0 and stored.topic_ids.get(facts.topic) == facts.topic_id
     if not comparable or stored.epoch == facts.epoch or not stored.changelog_offset:
         return False
-    return not consumer.holds(partition, stored.changelog_offset, stored.epoch)
+    return is_lost(consumer, partition, stored.changelog_offset, stored.epoch, facts.begin_offset)
+
+
+def is_lost(consumer: LogConsumer, partition: TopicPartition, offset: int, epoch: int, begin: int) -> bool:
+    """Whether the log lacks what the leader of an epoch had before an offset. If that was deleted, because the log begins
+    behind it, it is not lost, and the log cannot say more."""
+    return offset >= begin and not consumer.holds(partition, offset, epoch)

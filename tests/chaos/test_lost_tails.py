@@ -13,6 +13,7 @@ from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 from tests.chaos.cluster import ChaosCluster
 from tests.chaos.scene import Scene
 from tests.chaos.workers import until
+from tests.chaos.writer import OrderWriter
 
 DISK_BYTES = 192 << 20
 
@@ -83,8 +84,9 @@ def test_truncated_input_ends_the_worker_that_would_pass_others_over(healthy: Ch
         healthy.kill_broker(leader)
         healthy.start_broker(follower)
         healthy.start_broker(leader)
-        scene.writer.write(3_000)
-        scene.writer.flush()
+        with OrderWriter(healthy.bootstrap_servers, scene.name, 2) as others:  # the broker has forgotten the first one
+            others.write(3_000)
+            others.flush()
         worker.start()
         until("the worker ends", lambda: not worker.alive, 300)
         assert f"{orders} [" in worker.said()

@@ -17,7 +17,7 @@ from penstock.streams.runtime.changelog_epochs import replaced
 from penstock.streams.task.task_stores import CommittedPositions, TaskStores
 from penstock.streams.testing.memory_clients import MemoryAdmin, MemoryConsumer
 from penstock.streams.testing.memory_log import LogEntry, MemoryLog
-from penstock.streams.worker.task_opener import MARKERS_WAIT_S, was_replaced
+from penstock.streams.worker.task_opener import MARKERS_WAIT_S, is_lost, was_replaced
 from tests.simulation.sim_clock import SimClock
 
 APP = "app"
@@ -141,7 +141,7 @@ class SimRestoring:
         of = StorePartition(APP, spec.name, task.partition)
         reader, tp = MemoryConsumer(self._log, "reader"), TopicPartition(topic, task.partition)
         noted = reached.epochs.get(spec.name, -1)
-        if written and spec.source_topic is None and noted >= 0 and not reader.holds(tp, written, noted):
+        if written and spec.source_topic is None and noted >= 0 and is_lost(reader, tp, written, noted, log.first):
             raise replaced(tp, written, noted)
         lost = stored is not None and was_replaced(reader, tp, stored, facts)
         decision = decide(of, stored, facts, asked_ms, segment_ms=spec.segment_ms, replaced=lost)

@@ -12,6 +12,7 @@ from penstock.state.errors import RetriableError, StateCorruptedError
 from penstock.state.log import TaskId, TopicPartition
 from penstock.state.machine.state_directory import StateDirectory
 from penstock.state.recovery.changelog import changelog_configs, from_changelog_columns
+from penstock.state.recovery.position import decode_position, encode_position
 from penstock.state.recovery.restore_decision import ChangelogFacts
 from penstock.state.rocksdb.rocksdb_backend import RocksDBBackend
 from penstock.state.serdes.serde import serde_of
@@ -58,6 +59,7 @@ class Bench:
         self.now_ms = 1_000
         self.written = 0
         self.events = Recorder()
+        self.epochs: dict[str, int] = {}
 
     def write(self, keys: list[bytes], values: list[bytes | None] | None = None) -> None:
         """Commit records to the changelog, as a task would."""
@@ -81,7 +83,7 @@ class Bench:
             events=self.events,
         )
         inputs = {self.changelog.topic: self.log.partition(self.changelog).last_stable}
-        return opener.open(TASK, stores or [self.spec], CommittedPositions(inputs, {"s": self.written}))
+        return opener.open(TASK, stores or [self.spec], CommittedPositions(inputs, {"s": self.written}, self.epochs))
 
     def snapshot(self) -> Manifest:
         """Publish the changelog as it is now."""
@@ -189,6 +191,27 @@ def test_damage_that_is_met_by_the_restore_is_set_aside(tmp_path: Path) -> None:
     state = bench.open()
     assert len(keys_of(state)) == 5_001
     assert bench.quarantined() == ["rocksdb.quarantine-1"]
+    state.close()
+
+
+def test_what_was_deleted_after_the_last_commit_is_not_lost(tmp_path: Path) -> None:
+    """A changelog whose windows have all expired is empty, and another broker leads it."""
+    bench = Bench(tmp_path)
+    bench.write([b"a", b"b"])
+    state = bench.open()
+    position = decode_position(state.backend.position("s") or b"")
+    # as the commit left it, one marker before the end
+    state.backend.commit(
+        [StoreWrites("s", [], encode_position(dataclasses.replace(position, changelog_offset=bench.written)))]
+    )
+    state.close()
+    bench.epochs = {"s": 0}
+    log = bench.log.partition(bench.changelog)
+    log.delete_before(log.end)
+    log.elect()
+    state = bench.open()
+    assert keys_of(state) == [b"a", b"b"]
+    assert bench.quarantined() == []
     state.close()
 
 

@@ -84,9 +84,7 @@ def test_truncated_input_ends_the_worker_that_would_pass_others_over(healthy: Ch
         healthy.kill_broker(leader)
         healthy.start_broker(follower)
         healthy.start_broker(leader)
-        with OrderWriter(healthy.bootstrap_servers, scene.name, 2) as others:  # the broker has forgotten the first one
-            others.write(3_000)
-            others.flush()
+        OrderWriter(healthy.bootstrap_servers, scene.name, 2).write(3_000)  # the broker has forgotten the first one
         worker.start()
         until("the worker ends", lambda: not worker.alive, 300)
         assert f"{orders} [" in worker.said()

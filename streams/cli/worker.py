@@ -69,6 +69,11 @@ def register(subparsers: Any) -> None:
         metavar="PORT",
         help="serve /metrics for Prometheus, /health and /ready on 127.0.0.1, of all processes (default: off)",
     )
+    parser.add_argument(
+        "--tracing",
+        choices=["off", "otel"],
+        help="otel: OpenTelemetry spans of records whose writer's trace is sampled, and of their commits (default: off)",
+    )
     _add_log_options(parser)
     parser.add_argument("--metrics-socket", metavar="PATH", help=argparse.SUPPRESS)  # given by the supervisor
     parser.add_argument("--process-number", type=int, metavar="N", help=argparse.SUPPRESS)  # likewise: its number
@@ -115,6 +120,7 @@ SETTINGS = (
     "snapshots",
     "memory_max_bytes",
     "metrics_port",
+    "tracing",
 )
 
 

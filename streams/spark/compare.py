@@ -15,6 +15,7 @@ from pyspark.sql import Column, DataFrame, Row, Window
 from pyspark.sql import functions as F
 
 from penstock.streams.batch.verify_plan import Slack
+from penstock.streams.ports.record_traces import SPAN_FROM, SPAN_TO, TRACEPARENT, TRACEPARENT_BYTES
 from penstock.streams.task.task_watermarks import HEADER
 
 _CONTENT = ("key", "value", "timestamp_ms", "headers")
@@ -67,6 +68,15 @@ def without_bootstrap_marks(rows: DataFrame) -> DataFrame:
     (``WatermarkMark``)."""
     says = f"h.key = '{HEADER}' and hex(substring(h.value, 18, 1)) = '01'"
     return rows.where(F.expr(f"not coalesce(exists(headers, h -> {says}), false)"))
+
+
+def without_spans(rows: DataFrame) -> DataFrame:
+    """Rows whose ``traceparent`` headers lack the id of the span: a worker that traces records writes its own ones there
+    (``penstock.streams.ports.record_traces``), and nothing else."""
+    cut = f"concat(substring(h.value, 1, {SPAN_FROM}), substring(h.value, {SPAN_TO + 1}))"
+    names = f"h.key = '{TRACEPARENT}' and length(h.value) = {TRACEPARENT_BYTES}"
+    header = f"if({names}, named_struct('key', h.key, 'value', {cut}), h)"
+    return rows.withColumn("headers", F.expr(f"transform(headers, h -> {header})"))
 
 
 def by_partition(live: DataFrame, made: DataFrame, slack: Slack, scrutiny: Scrutiny = EXACT) -> list[RowDifference]:

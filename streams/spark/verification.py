@@ -227,7 +227,7 @@ class _Run:
         sample = self._facts.sample
         ranges = {tp: r for tp, r in self._facts.outputs.items() if tp.topic in topics and tp.partition in sample}
         rows = compare.without_bootstrap_marks(read_ranges(self._spark, self._source, ranges))
-        return rows.withColumn("headers", F.when(F.size("headers") > 0, F.col("headers")))
+        return compare.without_spans(rows.withColumn("headers", F.when(F.size("headers") > 0, F.col("headers"))))
 
     def _made(self, topics: Sequence[str]) -> DataFrame:
         parts = [
@@ -240,7 +240,8 @@ class _Run:
         rows = parts[0]
         for part in parts[1:]:
             rows = rows.unionByName(part)
-        return rows.withColumn("headers", F.when(F.size("headers") > 0, F.col("headers").cast(HEADERS_TYPE)))
+        shown = F.when(F.size("headers") > 0, F.col("headers").cast(HEADERS_TYPE))
+        return compare.without_spans(rows.withColumn("headers", shown))
 
     def _no_outputs(self) -> DataFrame:
         schema = (

@@ -11,7 +11,7 @@ rule of timestamps: exactly as if each piped record had been carried to the end 
 large as that allows.
 
 With ``columns`` tasks get their records as a native reader gives them, in columns instead of lists; answers are the
-same.
+same. With ``tracer_provider``, OpenTelemetry's, records and commits have spans, as in a worker.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, overload
 
-from penstock.state.errors import SerdeError, TopologyError
+from penstock.state.errors import TopologyError
 from penstock.state.log import Headers, Record, TaskId, TopicPartition
 from penstock.state.recovery.changelog import changelog_topic, from_changelog_columns
 from penstock.state.serdes.partitioner import partition_for
-from penstock.state.serdes.serde import Serde, taking_dicts
+from penstock.state.serdes.serde import Serde
 from penstock.state.stores.memory_backend import MemoryBackend
 from penstock.state.stores.store import StateBackend, StoreSpec, StoreWrites
 from penstock.state.stores.typed_stores import store_facade
@@ -41,6 +41,9 @@ from penstock.streams.task.task_options import TaskOptions
 from penstock.streams.task.task_state import TaskState
 from penstock.streams.testing.arrival_order import ArrivalFeed, in_dependency_order
 from penstock.streams.testing.driver_call_executor import DriverCallExecutor
+from penstock.streams.testing.driver_events import DriverEvents
+from penstock.streams.testing.driver_records import read, records_of, written
+from penstock.streams.testing.driver_traces import DriverTraces
 from penstock.topologies.graph.topology import GraphBuilder, Topology
 
 if TYPE_CHECKING:
@@ -63,12 +66,18 @@ class TopologyTestDriver:
         open_backend: OpenTaskBackend | None = None,
         arrival_order: bool = False,
         columns: bool = False,
+        tracer_provider: Any = None,
     ) -> None:
         self.topology: Topology = topology if isinstance(topology, Topology) else topology.build()
         self.application_id = application_id
         self.options = options or TaskOptions()
         self._call_executor = DriverCallExecutor(self.options.call_executor)
-        self.options = dataclasses.replace(self.options, call_executor=self._call_executor)
+        self._traces = DriverTraces(tracer_provider, application_id)
+        self.options = dataclasses.replace(
+            self.options,
+            call_executor=self._call_executor,
+            events=self._traces.watching(DriverEvents(self.options.events)),
+        )
         self.changelogs: dict[str, list[Record]] = {}
         """The records of each changelog and journal topic, as bytes."""
         self._logged: dict[tuple[str, int], list[Record]] = {}
@@ -177,8 +186,8 @@ class TopologyTestDriver:
         raw = []
         for (topic, r), label in zip(records, given, strict=True):
             source = self._source(topic)
-            key = _write(source.key_serde, r.key, f"a key of topic {topic}")
-            value = _write(source.value_serde, r.value, f"a value of topic {topic}")
+            key = written(source.key_serde, r.key, f"a key of topic {topic}")
+            value = written(source.value_serde, r.value, f"a value of topic {topic}")
             p = partition if partition is not None else self._partition_of(key)
             raw.append((topic, p, Record(key, value, r.timestamp_ms, tuple(r.headers)), label))
         for (topic, p), run in groupby(raw, key=lambda row: row[:2]):
@@ -226,6 +235,7 @@ class TopologyTestDriver:
             [r.timestamp_ms for r in rows],
             [tuple(r.headers) for r in rows] if any(r.headers for r in rows) else None,
         )
+        self._traces.received(chunk)
         task.add(chunk.in_columns() if self._in_columns else chunk, first + len(rows), self._wall_ms)
         task.feed.set_end(topic, first + len(rows))
 
@@ -291,11 +301,12 @@ class TopologyTestDriver:
     def _carry(self, task: Task) -> bool:
         outputs = task.take_outputs()
         for o in outputs:
+            o.headers = self._traces.sent(o)
             labels = [self._label_of(cause) for cause in task.causes(o)]
             if o.topic in self._sources:
                 self._carry_on(o, labels)
             rows = self._outputs.setdefault(o.topic, deque())
-            rows.extend(zip(labels, _records(o), strict=True))
+            rows.extend(zip(labels, records_of(o), strict=True))
         return bool(outputs)
 
     def _label_of(self, cause: tuple[TopicPartition, int] | None) -> int:
@@ -304,7 +315,7 @@ class TopologyTestDriver:
     def _carry_on(self, output: Output, labels: Sequence[int]) -> None:
         by_partition: dict[int, tuple[list[Record], list[int]]] = {}
         explicit = output.partition
-        for i, (r, label) in enumerate(zip(_records(output), labels, strict=True)):
+        for i, (r, label) in enumerate(zip(records_of(output), labels, strict=True)):
             p = explicit[i] if isinstance(explicit, list) else BY_KEY
             p = self._partition_of(r.key) if p == BY_KEY else p
             if self._held is not None:
@@ -328,10 +339,12 @@ class TopologyTestDriver:
         logged = [o for _, o in work.changelogs] + ([work.journal] if work.journal else [])
         for o in logged:
             rows = self._logged.setdefault((o.topic, task.id.partition), [])
-            rows += _records(o)
-            self.changelogs.setdefault(o.topic, []).extend(_records(o))
+            rows += records_of(o)
+            self.changelogs.setdefault(o.topic, []).extend(records_of(o))
             ends[TopicPartition(o.topic, task.id.partition)] = len(rows)
-        self._committed.update(task.offsets(work, ends))
+        positions = task.offsets(work, ends)
+        self._committed.update(positions)
+        self._traces.committed(task.id, positions)
         task.committed(work, dict.fromkeys(work.pending, b""))
         return carried and bool(self._sources)
 
@@ -397,7 +410,7 @@ class TopologyTestDriver:
         keys, values = self._sink_serdes(topic)
         key, value = f"a key of topic {topic}", f"a value of topic {topic}"
         out = [
-            (label, Record(_read(keys, r.key, key), _read(values, r.value, value), r.timestamp_ms, r.headers))
+            (label, Record(read(keys, r.key, key), read(values, r.value, value), r.timestamp_ms, r.headers))
             for label, r in self._outputs.get(topic, ())
         ]
         self._outputs.pop(topic, None)
@@ -417,7 +430,9 @@ class TopologyTestDriver:
                 sink = self.topology.sink(n)
                 if topic in (sink.topic, sink.topic_name(self.application_id), *sink.topics):
                     return sink.key_serde, sink.value_serde
-        raise TopologyError(f"the topology does not write topic {topic!r}")
+        written_topics = (self.topology.sink(n) for sub in self.topology.subtopologies for n in sub.sinks)
+        names = sorted({t for s in written_topics for t in (s.topics or (s.topic_name(self.application_id),))})
+        raise TopologyError(f"the topology does not write topic {topic!r}; it writes: {', '.join(names) or 'none'}")
 
     @property
     def dropped_records(self) -> Counter[str]:
@@ -467,32 +482,3 @@ class TopologyTestDriver:
             self.close()
         else:
             self.release()
-
-
-def _records(output: Output) -> list[Record]:
-    headers = output.headers if output.headers is not None else [()] * len(output.keys)
-    return [Record(*row) for row in zip(output.keys, output.values, output.timestamps, headers, strict=True)]
-
-
-def _write(serde: Serde[Any], value: Any, where: str) -> bytes | None:
-    if value is None:
-        return None
-    try:
-        return taking_dicts(serde).serialize(value)
-    except Exception as exc:
-        raise SerdeError(
-            f"{where}: serde {serde.name} cannot write {type(value).__name__} {value!r:.100}: {exc}; pipe what the source "
-            "reads, or give the source the serde of this type"
-        ) from exc
-
-
-def _read(serde: Serde[Any], data: bytes | None, where: str) -> Any:
-    if data is None:
-        return None
-    try:
-        return serde.deserialize(data)
-    except Exception as exc:
-        raise SerdeError(
-            f"{where}: serde {serde.name} cannot read {data!r:.100}: {exc}; give the sink the serde of what is written to "
-            "it, or look at the bytes with read_raw"
-        ) from exc

@@ -28,6 +28,7 @@ from penstock.streams.worker.secret_redaction import redacted
 
 _NAMING = ("application_id", "bootstrap_servers", "guarantee", "state_dir")
 Latency = Literal["balanced", "low"]
+Tracing = Literal["off", "otel"]
 TRANSACTION_TIMEOUT_MS = 10_000
 CACHE_BYTES_MAX = 1 << 30
 """Upper bound of defaults that grow with the machine."""
@@ -56,7 +57,8 @@ class WorkerSettings:
     ``columns="off"`` runs everything on rows, whatever the plan says (``penstock describe --plan``): for comparisons;
     answers are the same. ``native``: whether to use the compiled part (``make native``) if it was built;
     ``"require"`` refuses to start without it. ``metrics_port``: the port on which ``GET /metrics`` serves
-    ``Worker.metrics()`` as text for Prometheus; 0: none.
+    ``Worker.metrics()`` as text for Prometheus; 0: none. ``tracing="otel"``: spans of sampled records and their commits
+    (``penstock.streams.worker.tracing``).
     """
 
     application_id: str
@@ -82,6 +84,7 @@ class WorkerSettings:
     group_instance_id: str | None = None
     metrics_host: str = "127.0.0.1"
     metrics_port: int = 0
+    tracing: Tracing = "off"
     policies: Policies = dataclasses.field(default_factory=Policies)
     rocksdb: RocksDBOptions = dataclasses.field(default_factory=RocksDBOptions)
     common: Mapping[str, Any] = dataclasses.field(default_factory=dict)
@@ -97,6 +100,8 @@ class WorkerSettings:
             raise SettingsError(f"latency={self.latency!r}; choose one of {', '.join(get_args(Latency))}")
         if self.columns not in get_args(ColumnMode):
             raise SettingsError(f"columns={self.columns!r}; choose one of {', '.join(get_args(ColumnMode))}")
+        if self.tracing not in get_args(Tracing):
+            raise SettingsError(f"tracing={self.tracing!r}; choose one of {', '.join(get_args(Tracing))}")
         if self.commit_interval_ms == 0:
             default = 100 if self.guarantee == "exactly_once" else 1_000
             object.__setattr__(self, "commit_interval_ms", default)

@@ -68,6 +68,7 @@ from penstock.streams.worker.spare_memory import SpareMemory, few_arenas, trim
 from penstock.streams.worker.store_positions import store_position
 from penstock.streams.worker.system_clock import SystemClock
 from penstock.streams.worker.task_opener import TaskOpener
+from penstock.streams.worker.traced_log import TracedConsumer, TracedLog
 from penstock.streams.worker.worker_pages import WorkerStatus
 from penstock.streams.worker.worker_reports import WorkerReports
 from penstock.streams.worker.worker_slot import take_slot
@@ -101,6 +102,8 @@ class Worker:
     Facts are logged under ``penstock.…`` (``log_records``: including what may hold record contents), counted in
     ``metrics``, and passed to ``events``. ``endpoint`` already listens and serves this worker's pages from now on;
     without it, ``run`` opens one if ``metrics_port`` is set. ``run`` closes either.
+    ``tracer_provider``: OpenTelemetry's, for spans of sampled records and their commits; without it, what the setting
+    ``tracing`` says.
     """
 
     def __init__(
@@ -120,13 +123,13 @@ class Worker:
         log_records: bool = False,
         endpoint: MetricsEndpoint | None = None,
         slot: int = 0,
+        tracer_provider: Any = None,
     ) -> None:
         self.topology: Topology = topology if isinstance(topology, Topology) else topology.build()
         self.settings = settings.within_memory()
         self._partitions = None if partitions is None else tuple(sorted(set(partitions)))
         self._bounds = bounds
         self._preferred_slot = slot
-        self._open_consumer = open_consumer
         self._open_backend = open_backend
         self._repository = repository
         if repository is None and self.settings.snapshots is not None:
@@ -141,9 +144,15 @@ class Worker:
             endpoint=endpoint,
             on_step=on_step,
             on_progress=on_progress,
+            tracer_provider=tracer_provider,
         )
         self._events = self._reports.events
         self._log = open_log(self.settings, self._events)
+        self._open_consumer = open_consumer
+        if (spans := self._reports.spans) is not None:
+            self._log = TracedLog(self._log, spans)
+            if open_consumer is not None:
+                self._open_consumer = lambda: TracedConsumer(open_consumer(), spans)
         self._stop = threading.Event()
         self._ready = threading.Event()
         self._thread: threading.Thread | None = None

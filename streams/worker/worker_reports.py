@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import penstock
 from penstock.state.failpoints import failpoint
@@ -22,6 +23,7 @@ from penstock.streams.runtime.runtime import Runtime
 from penstock.streams.worker.metrics_endpoint import MetricsEndpoint
 from penstock.streams.worker.settings import WorkerSettings
 from penstock.streams.worker.task_opener import OnProgress
+from penstock.streams.worker.tracing import open_spans
 from penstock.streams.worker.worker_pages import WorkerPages
 
 OnStep = Callable[[CommitStep], None]
@@ -29,7 +31,8 @@ OnStep = Callable[[CommitStep], None]
 
 class WorkerReports:
     """See the module. ``runtime`` returns the run loop, ``None`` before it exists. ``events``: the user's own sink.
-    ``endpoint`` already listens; without it, ``running`` opens one if the settings have a port."""
+    ``endpoint`` already listens; without it, ``running`` opens one if the settings have a port. ``spans``: of records and
+    commits, if they are traced."""
 
     def __init__(
         self,
@@ -42,6 +45,7 @@ class WorkerReports:
         endpoint: MetricsEndpoint | None,
         on_step: OnStep | None,
         on_progress: OnProgress | None,
+        tracer_provider: Any,
     ) -> None:
         self._settings = settings
         self._runtime = runtime
@@ -50,7 +54,9 @@ class WorkerReports:
         self._directory = StateDirectory(settings.state_dir, settings.application_id)
         self._meters = MetricsEvents(self._look)
         self.pages = WorkerPages(runtime, self._meters.registry, monotonic_s)
+        self.spans, self._close_tracing = open_spans(settings.tracing, settings.application_id, tracer_provider)
         sinks: list[EventSink] = [LoggingEvents(records=log_records), self._meters, self.pages]
+        sinks += [] if self.spans is None else [self.spans]
         self.events: EventSink = Fanout(*sinks, *([] if events is None else [events]))
         self._endpoint = endpoint
         if endpoint is not None:
@@ -70,6 +76,7 @@ class WorkerReports:
         else:
             self.events.emit(WorkerStopped(self._reason(), None))
         finally:
+            self._close_tracing()
             if self._endpoint is not None:
                 self._endpoint.close()
 
@@ -114,6 +121,8 @@ class WorkerReports:
         """A step of a commit was done."""
         failpoint(f"commit.{step}")
         self._meters.step(step)
+        if self.spans is not None:
+            self.spans.step(step)
         if self._on_step is not None:
             self._on_step(step)
 

@@ -7,17 +7,19 @@ from collections.abc import Iterator
 import pytest
 
 from penstock.testing import LogWorld
-from tests.contract.worlds import NATIVE_MODES, KafkaWorld, MemoryWorld
+from tests.contract.worlds import NATIVE_MODES, KafkaWorld, MemoryWorld, TracedWorld
 
 _ON_KAFKA = [pytest.param(mode, marks=pytest.mark.integration, id=f"kafka-native-{mode}") for mode in NATIVE_MODES]
 
 
-@pytest.fixture(params=["memory", *_ON_KAFKA])
+@pytest.fixture(params=["memory", "traced", *_ON_KAFKA])
 def world(request: pytest.FixtureRequest) -> Iterator[LogWorld]:
     """The world under test."""
     made: MemoryWorld | KafkaWorld
     if request.param == "memory":
         made = MemoryWorld()
+    elif request.param == "traced":
+        made = TracedWorld()
     else:
         made = KafkaWorld(request.getfixturevalue("bootstrap_servers"), native=request.param)
     yield made

@@ -7,6 +7,8 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+from opentelemetry.sdk.trace import TracerProvider
+
 from penstock.state.log import TopicPartition
 from penstock.streams.kafka.admin import KafkaAdmin
 from penstock.streams.kafka.client_config import admin_config, consumer_config, producer_config
@@ -23,6 +25,8 @@ from penstock.streams.testing.contracts.log_world import (
 from penstock.streams.testing.memory_clients import MemoryAdmin, MemoryConsumer, MemoryProducer
 from penstock.streams.testing.memory_incremental_clients import IncrementalConsumer
 from penstock.streams.testing.memory_log import MemoryLog
+from penstock.streams.worker.record_spans import RecordSpans
+from penstock.streams.worker.traced_log import TracedConsumer, TracedProducer
 
 NATIVE_MODES = ["off", *(["require"] if importlib.util.find_spec("penstock_native") else [])]
 """How Kafka's clients are tried: plainly, and natively where the native part was built."""
@@ -58,6 +62,20 @@ class MemoryWorld(World):
 
     def stop_polling(self) -> None:
         self.log.advance(HASTY_MS + 1)
+
+
+class TracedWorld(MemoryWorld):
+    """That, with its consumers and producers watched for traces."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._traces = RecordSpans(TracerProvider(), "app")
+
+    def consumer(self, group: str, *, hasty: bool = False, instance_id: str = "") -> LogConsumer:
+        return TracedConsumer(super().consumer(group, hasty=hasty, instance_id=instance_id), self._traces)
+
+    def producer(self, transactional_id: str | None = None) -> LogProducer:
+        return TracedProducer(super().producer(transactional_id), self._traces)
 
 
 class KafkaWorld(World):

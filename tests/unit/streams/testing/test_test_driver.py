@@ -5,13 +5,14 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from penstock.state.errors import SerdeError
+from penstock.state.errors import SerdeError, TopologyError
 from penstock.state.log import Record
 from penstock.state.serdes.serde import Serde, serde_of
 from penstock.streams.task.task_options import TaskOptions
 from penstock.streams.testing.arrival_order import in_dependency_order
 from penstock.streams.testing.test_driver import TopologyTestDriver
 from penstock.topologies.dsl.builder import StreamsBuilder
+from penstock.topologies.expressions.functions import col
 from penstock.topologies.graph.topology import Topology
 from penstock.topologies.operator_api.watermark_strategies import bounded_out_of_orderness
 from penstock.topologies.windows import tumbling
@@ -167,3 +168,18 @@ def test_what_a_serde_cannot_write_or_read_is_named_with_its_topic() -> None:
         with pytest.raises(SerdeError, match=r"a value of topic out: serde page cannot read .*read_raw"):
             driver.read("out")
         assert [r.value for r in driver.read_raw("out")] == [b'{"views":"many"}']
+
+
+def test_what_a_worker_would_warn_of_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    b = StreamsBuilder(key=str, value=dict)
+    stream = b.stream("in")
+    stream.filter(col("amuont") > 1).to("out")
+    stream.group_by_key().count(name="n")
+    with TopologyTestDriver(b.build()) as driver:
+        for n in range(9):
+            driver.pipe("in", None, {"amount": n})
+        with pytest.raises(TopologyError, match=r"does not write topic 'count'; it writes: out$"):
+            driver.read("count")
+    said = [record.getMessage() for record in caplog.records]
+    assert len(said) == 2
+    assert "did you mean 'amount'?" in said[1] and "drops records with a null key" in said[0]

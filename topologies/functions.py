@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Sequence
 from typing import Any
 
 
@@ -28,3 +29,17 @@ def takes_two(fn: Any) -> bool:
         return False
     by_place = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
     return len([p for p in by_place if p.default is p.empty]) == 2
+
+
+def refused_arguments(fn: Any, arguments: Sequence[str]) -> str | None:
+    """Why a call with these arguments, by place, must fail: what the function takes. Of what has no signature nothing is
+    known."""
+    try:
+        signature = inspect.signature(fn)
+    except (TypeError, ValueError):
+        return None
+    try:
+        signature.bind(*arguments)
+    except TypeError:
+        return f"{getattr(fn, '__name__', fn)!s:.60}{inspect.Signature(list(signature.parameters.values()))}"
+    return None

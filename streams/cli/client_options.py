@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import logging
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from penstock.state.errors import SettingsError
@@ -78,6 +79,21 @@ def bootstrap_servers(args: argparse.Namespace) -> str:
             "no cluster to talk to. Start one with: penstock up, or name one: --bootstrap-server HOST:PORT, or set "
             f"{BOOTSTRAP_ENV}"
         )
+    return servers
+
+
+def answering(servers: str, client: Mapping[str, Any]) -> str:
+    """Return the servers. Raises ``EnvironmentFault`` if none of them answers, sooner than a command's requests give up,
+    and ``UserError`` if one refuses the connection. Both say what the client's own log lines do, which are left out."""
+    from penstock.streams.kafka.admin import KafkaAdmin
+    from penstock.streams.kafka.client_config import admin_config
+
+    lines = logging.getLogger("penstock.kafka")
+    shown, lines.disabled = lines.disabled, True
+    try:
+        KafkaAdmin(admin_config(servers, client)).require_answer()
+    finally:
+        lines.disabled = shown
     return servers
 
 

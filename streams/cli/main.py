@@ -147,6 +147,7 @@ class WholeWordsParser(argparse.ArgumentParser):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **{"allow_abbrev": False, **kwargs})
+        self.register("action", "parsers", _Described)
 
     def error(self, message: str) -> NoReturn:
         """As argparse's, with the option or command that was probably meant."""
@@ -155,6 +156,16 @@ class WholeWordsParser(argparse.ArgumentParser):
         )
         near = [] if unknown is None else difflib.get_close_matches(unknown[1] or unknown[2], sorted(_words(self)), n=1)
         super().error(f"{message}; did you mean {near[0]}?" if near else message)
+
+
+class _Described(argparse._SubParsersAction):  # type: ignore[type-arg]  # takes a parameter for mypy alone
+    """Commands that say what they do in their own help, too, not only in the list of commands."""
+
+    def add_parser(self, name: str, **options: Any) -> Any:
+        """See ``argparse``."""
+        text = options.get("help")
+        described = {} if not text else {"description": f"{text[0].upper()}{text[1:]}."}
+        return super().add_parser(name, **{**described, **options})
 
 
 def _words(parser: argparse.ArgumentParser) -> set[str]:

@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from penstock.streams.cli.client_options import SETTINGS_SERVERS, add_settings_file, add_topology, settings_of
+from penstock.streams.cli.client_options import (
+    SETTINGS_SERVERS,
+    add_settings_file,
+    add_topology,
+    answering,
+    settings_of,
+)
 
 if TYPE_CHECKING:
     from penstock.state.log import TopicPartition
@@ -115,6 +121,7 @@ def run(args: argparse.Namespace) -> int:
     given = {name: getattr(args, name) for name in ("application_id", "bootstrap_servers", "state_dir", "snapshots")}
     settings = settings_of(args.config, **given)
     name, servers, client = settings.application_id, settings.bootstrap_servers, dict(settings.common)
+    answering(servers, client)
     topics, directory = Topics(servers, client), StateDirectory(settings.state_dir, name)
     groups = list_groups(servers, client)
     refuse_members(name, groups)

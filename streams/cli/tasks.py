@@ -11,7 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from penstock.streams.cli.client_options import SETTINGS_SERVERS, add_settings_file, add_topology, settings_of
+from penstock.streams.cli.client_options import (
+    SETTINGS_SERVERS,
+    add_settings_file,
+    add_topology,
+    answering,
+    settings_of,
+)
 
 if TYPE_CHECKING:
     from penstock.streams.kafka.groups import PartitionLag
@@ -58,6 +64,7 @@ def run(args: argparse.Namespace) -> int:
     topology = load_topology(args.topology)
     settings = settings_of(args.config, application_id=args.application_id, bootstrap_servers=args.bootstrap_servers)
     name = settings.application_id
+    answering(settings.bootstrap_servers, settings.common)
 
     def look() -> list[TaskLine]:
         return task_lines(topology, name, lag_of(settings.bootstrap_servers, settings.common, name))

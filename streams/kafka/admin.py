@@ -23,7 +23,7 @@ from penstock.state.log import TopicPartition
 from penstock.streams.kafka.client_log import client_logger
 from penstock.streams.kafka.connection_causes import ConnectionCauses
 from penstock.streams.kafka.coordinator_requests import COORDINATOR_TIMEOUT_S, CoordinatorClient
-from penstock.streams.kafka.errors import SILENT, error_of, translate, translated
+from penstock.streams.kafka.errors import SILENT, error_of, not_opened, translate, translated
 from penstock.streams.kafka.request_retries import answered, answered_by_successor, has_code
 from penstock.streams.ports.log import Asked, Deletion, OffsetAndMetadata, TopicSpec
 from penstock.streams.ports.log_errors import UnknownTopicError
@@ -55,7 +55,7 @@ class KafkaAdmin:
             self._client = AdminClient(listening, logger=client_logger())
             self._coordinators = CoordinatorClient(lambda: AdminClient(listening, logger=client_logger()))
         except (KafkaException, ValueError, TypeError) as exc:
-            raise translated(exc, "opening an admin client") from exc
+            raise not_opened(exc, "opening an admin client") from exc
 
     def require_answer(self) -> None:
         """Call it first if a user is waiting. Raises ``EnvironmentFault`` if no broker answers within twice

@@ -10,8 +10,8 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from penstock.state.errors import UserError
 from penstock.state.log import TIMESTAMP_ZERO, Headers
 from penstock.streams.kafka.client_log import client_logger
-from penstock.streams.kafka.errors import translate, translated
-from penstock.streams.kafka.topics import Topics, ignore_connection_error, refused_config
+from penstock.streams.kafka.errors import refused_config, translate, translated
+from penstock.streams.kafka.topics import Topics, ignore_connection_error
 
 _POLL_S = 0.2  # Ctrl-C is checked between two polls
 _DELIVERY_TIMEOUT_MS = 60_000

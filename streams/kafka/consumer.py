@@ -25,7 +25,7 @@ from penstock.state.errors import PenstockError
 from penstock.state.log import TopicPartition
 from penstock.streams.kafka import columns
 from penstock.streams.kafka.client_log import client_logger
-from penstock.streams.kafka.errors import error_of, translate, translated
+from penstock.streams.kafka.errors import error_of, not_opened, translate, translated
 from penstock.streams.kafka.leave_group import EVENTS_MAX, settle
 from penstock.streams.kafka.log_ends import EpochProbe, from_leaders, leader_epochs, watermarks
 from penstock.streams.kafka.native import open_reader
@@ -76,7 +76,7 @@ class KafkaConsumer:
         try:
             self._client: Consumer | None = Consumer(dict(config), logger=client_logger())
         except (KafkaException, ValueError, TypeError) as exc:
-            raise translated(exc, "opening a consumer") from exc
+            raise not_opened(exc, "opening a consumer") from exc
         self._probe = EpochProbe(config)
         reader = open_reader(self._client, config, native)
         self._reader = None if reader is None else NativeReader(reader)

@@ -8,12 +8,15 @@ what only the user can fix. Everything else is an
 
 from __future__ import annotations
 
+import re
+
 from confluent_kafka import KafkaError, KafkaException
 
 from penstock.state.errors import (
     EnvironmentFault,
     PenstockError,
     RetriableError,
+    SettingsError,
     TaskMigratedError,
     UserError,
 )
@@ -207,3 +210,27 @@ def translated(exc: BaseException, doing: str) -> PenstockError:
     if err is None:
         return ProducerRetiredError(f"{doing}: {exc}; this client is closed or broken, open a new one")
     return translate(err, doing)
+
+
+def refused_config(exc: BaseException) -> SettingsError:
+    """Return the error for a configuration that librdkafka refuses. Its own text may quote the value, which may be a
+    secret, so only the key is taken from it."""
+    err = error_of(exc)
+    text = err.str() if err is not None else str(exc)
+    key = _PROPERTY.search(text)
+    named = f"the client setting {key[1]!r}" if key else "the client settings"
+    why = "there is no such key" if "No such configuration property" in text else "its value or combination is invalid"
+    return SettingsError(
+        f"librdkafka refuses {named}: {why}. Correct it in --client-config KEY=VALUE, or under [penstock.common], "
+        "[penstock.consumer] or [penstock.producer] of the settings; the keys are in librdkafka's CONFIGURATION.md"
+    )
+
+
+def not_opened(exc: BaseException, doing: str) -> PenstockError:
+    """Return the error for a client that cannot be opened: with its key, if librdkafka names one."""
+    err = error_of(exc)
+    names = _PROPERTY.search(err.str() if err is not None else str(exc))
+    return translated(exc, doing) if names is None else refused_config(exc)
+
+
+_PROPERTY = re.compile(r'property:? "([^"]+)"')

@@ -19,10 +19,10 @@ from confluent_kafka import (
 from penstock.state.log import TIMESTAMP_ZERO, Headers
 from penstock.streams.kafka.client_log import client_logger
 from penstock.streams.kafka.columns import read_headers
-from penstock.streams.kafka.errors import translate, translated
+from penstock.streams.kafka.errors import refused_config, translate, translated
 from penstock.streams.kafka.reading_errors import place_of, unreadable
 from penstock.streams.kafka.record_order import InOrder
-from penstock.streams.kafka.topics import Topics, ignore_connection_error, refused_config
+from penstock.streams.kafka.topics import Topics, ignore_connection_error
 
 _POLL_S = 0.2  # Ctrl-C is checked between two polls
 _BATCH_MAX = 1000

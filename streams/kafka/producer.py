@@ -30,7 +30,7 @@ from penstock.state.log import Headers, TopicPartition
 from penstock.streams.kafka.bounded_calls import BoundedCalls, StuckError
 from penstock.streams.kafka.catchable import CATCHABLE
 from penstock.streams.kafka.client_log import client_logger
-from penstock.streams.kafka.errors import RETRIABLE, error_of, missing_right, show, translate, translated
+from penstock.streams.kafka.errors import RETRIABLE, error_of, missing_right, not_opened, show, translate, translated
 from penstock.streams.kafka.native import open_writer
 from penstock.streams.kafka.outgoing import ANY_PARTITION, Outgoing
 from penstock.streams.ports.log import AbortableError, OffsetAndMetadata, ProducerRetiredError, UnknownOutcomeError
@@ -68,7 +68,7 @@ class KafkaProducer:
         try:
             self._client: Producer | None = Producer({**config, "error_cb": self._on_error}, logger=client_logger())
         except (KafkaException, ValueError, TypeError) as exc:
-            raise translated(exc, "opening a producer") from exc
+            raise not_opened(exc, "opening a producer") from exc
         self._writer = open_writer(self._client, config, native)
 
     @property

@@ -23,7 +23,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # exported th
 from penstock.state.errors import EnvironmentFault, PenstockError, RetriableError, SettingsError, UserError
 from penstock.streams.kafka.client_log import client_logger
 from penstock.streams.kafka.connection_causes import ConnectionCauses
-from penstock.streams.kafka.errors import SILENT, error_of, translated
+from penstock.streams.kafka.errors import SILENT, error_of, refused_config, translated
 from penstock.streams.kafka.request_retries import answered, has_code
 
 _UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
@@ -269,20 +269,6 @@ class Topics:
             self._client.poll(0)
             return self._causes.fault(self._servers)
         return translated(exc, doing)
-
-
-def refused_config(exc: BaseException) -> SettingsError:
-    """Return the error for a configuration that librdkafka refuses. Its own text may quote the value, which may be a
-    secret, so only the key is taken from it."""
-    err = error_of(exc)
-    text = err.str() if err is not None else str(exc)
-    key = re.search(r'property:? "([^"]+)"', text)
-    named = f"the client setting {key[1]!r}" if key else "the client settings"
-    why = "there is no such key" if "No such configuration property" in text else "its value or combination is invalid"
-    return SettingsError(
-        f"librdkafka refuses {named}: {why}. Correct --client-config KEY=VALUE; the keys are in librdkafka's "
-        "CONFIGURATION.md"
-    )
 
 
 def ignore_connection_error(error: object) -> None:

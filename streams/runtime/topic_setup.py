@@ -69,9 +69,9 @@ def check_guarantee(topology: Topology, guarantee: Guarantee) -> None:
 
 
 def check_policies(topology: Topology, policies: Policies) -> None:
-    """Refuse dead letters without a topic, and policies under which a table over its own topic could not be restored: the
-    topic still has the records that the table refused, and those refused by stream time cannot be recognized again once
-    the topic was compacted. Raises ``SettingsError``."""
+    """Refuse dead letters without a topic, and policies of a table over its own topic under which it could not be
+    restored: the topic still has the records that the table refused, and those refused by stream time cannot be
+    recognized again once the topic was compacted. Raises ``SettingsError``."""
     policies.check(topology.on_error)
     sources = {s.topic: name for name, s in topology.operators.items() if isinstance(s, SourceSpec)}
     for table in topology.stores:
@@ -83,9 +83,8 @@ def check_policies(topology: Topology, policies: Policies) -> None:
         if lenient:
             raise SettingsError(
                 f"table {table.name!r} is restored from its own topic {table.source_topic!r}, where the records lie that "
-                f"{' and '.join(lenient)} would refuse: a restored table would have them. Choose fail for this table, "
-                f'builder.table({table.source_topic!r}, …).on_error("fail"), or read the topic as '
-                f"builder.stream({table.source_topic!r}, …).to_table(), which has a changelog of its own"
+                f"{' and '.join(lenient)} would refuse: a restored table would have them. Leave its on_error out, or read "
+                f"the topic as builder.stream({table.source_topic!r}, …).to_table(), which has a changelog of its own"
             )
 
 

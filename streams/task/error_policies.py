@@ -28,9 +28,9 @@ class Policies:
     ``retry_backoff_ms`` before the second call, and twice the last one before each further; then ``processing`` decides.
     That is for operators that can call their function again, those to which ``retry`` can be given; see it.
 
-    They hold for every source and operator that has no policy of its own (``on_error``). For a table over its own topic
-    a worker accepts only ``fail`` for ``deserialization`` and ``timestamp``: a restore reads that topic with all that the
-    table refused.
+    They hold for every source and operator that has no policy of its own (``on_error``). A table over its own topic
+    has ``fail`` for ``deserialization`` and ``timestamp``, and a worker accepts no other one for it: a restore reads that
+    topic with all that the table refused.
     """
 
     deserialization: ErrorPolicy = "fail"

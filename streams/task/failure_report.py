@@ -49,13 +49,15 @@ class Origin:
 @dataclasses.dataclass(frozen=True)
 class Failure:
     """A failure and its operator. ``kind``: the policy that decides. ``may_skip``: whether a policy may skip
-    it; an operator that has done half of its work cannot continue without the rest."""
+    it; an operator that has done half of its work cannot continue without the rest. ``own_policy``: the operator's own one
+    decides, not the application's."""
 
     kind: FailureKind
     operator: str
     problem: str
     error: Exception | None = None
     may_skip: bool = True
+    own_policy: bool = False
 
 
 def stop_message(task: TaskId, failure: Failure, origin: Origin | None, declared: str | None) -> str:
@@ -111,6 +113,11 @@ def _advice(failure: Failure) -> str:
     corrected = _CORRECTED[failure.kind]
     if not failure.may_skip:
         return f"{corrected}; the operator cannot go on without it, so no policy skips it"
+    if failure.own_policy:
+        return (
+            f"{corrected}, or give this operator another on_error; a table over its own topic has only fail, one of "
+            "builder.stream(…).to_table() any"
+        )
     return (
         f'{corrected}, or set {failure.kind} = "skip" or "dead_letter" under [penstock.policies] in the settings file '
         f"(in code: Policies({failure.kind}=…))"

@@ -78,7 +78,8 @@ class RecordErrorHandler:
         chosen = self.on_error.get(operator)
         general = self._policies.deserialization if kind == "deserialization" else self._policies.processing
         policy = general if chosen is None else then_of(chosen)
-        failure = Failure(kind, operator, f"{type(error).__name__}: {error}", error, may_skip)
+        problem = f"{type(error).__name__}: {error}"
+        failure = Failure(kind, operator, problem, error, may_skip, chosen is not None)
         self._apply(policy if may_skip else "fail", failure, index, place)
 
     def held(self, operator: str, place: int, error: Exception, attempts: int) -> None:
@@ -99,9 +100,10 @@ class RecordErrorHandler:
 
     def bad_timestamp(self, source: str, place: int, problem: str) -> None:
         """A record's timestamp was refused at entry."""
-        policy = self._policies.of_source(self.on_error.get(source)).timestamp
+        chosen = self.on_error.get(source)
+        policy = self._policies.of_source(chosen).timestamp
         assert policy != "clamp"
-        self._apply(policy, Failure("timestamp", source, problem), 0, place)
+        self._apply(policy, Failure("timestamp", source, problem, own_policy=chosen is not None), 0, place)
 
     def _apply(self, policy: ErrorPolicy, failure: Failure, index: int, place: int) -> None:
         origin = self._locate(place)

@@ -213,10 +213,13 @@ class WorkerSettings:
         """The settings that differ from their defaults, without secrets and without those that name the application. Of
         groups of settings, such as ``policies``, only those that differ: ``policies.deserialization``."""
         out: dict[str, str] = {}
+        # some defaults follow from other settings
+        timeout_ms = self.session_timeout_ms
+        plain = WorkerSettings(application_id="", guarantee=self.guarantee, session_timeout_ms=timeout_ms)
+        defaults = {f.name: getattr(plain, f.name) for f in dataclasses.fields(self)}
+        defaults["session_timeout_ms"] = WorkerSettings.session_timeout_ms
         for field in dataclasses.fields(self):
-            made = field.default_factory
-            default = field.default if made is dataclasses.MISSING else made()
-            value = getattr(self, field.name)
+            default, value = defaults[field.name], getattr(self, field.name)
             if field.name in _NAMING or value == default:
                 continue
             shown = redacted(value)

@@ -1,7 +1,8 @@
 """A worker: the run loop on real Kafka, RocksDB and clocks, as an object inside any Python process.
 
-``Worker(topology, settings).start()`` runs it in a thread of its own; ``stop()`` commits, leaves the group and returns.
-``run()`` is the same in the calling thread. The command ``penstock worker`` is a thin wrapper around this.
+``Worker(topology, settings).start()`` runs it in a thread of its own; ``stop()`` commits, leaves the group and returns;
+``with`` does both. ``run()`` is the same in the calling thread. The command ``penstock worker`` is a thin wrapper around
+this.
 
 This is the only place that wires the adapters to the core.
 """
@@ -11,8 +12,9 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext, suppress
 from functools import partial
-from typing import Any
+from typing import Any, Self
 
 from penstock.state.errors import RetriableError, SettingsError
 from penstock.state.log import TaskId, TopicPartition
@@ -188,6 +190,16 @@ class Worker:
                 )
         if self._error is not None:
             raise self._error
+
+    def __enter__(self) -> Self:
+        """Start it."""
+        self.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        """Stop it. If an error is on its way out, what the worker raises does not replace it."""
+        with suppress(Exception) if kind is not None else nullcontext():
+            self.stop()
 
     def request_stop(self) -> None:
         """Request a stop without waiting for it; safe in a signal handler."""

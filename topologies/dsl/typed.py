@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import types
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from typing import Any, TypedDict
 
@@ -57,12 +57,14 @@ def row_function(
     *,
     condition: bool = False,
     record: bool = False,
+    takes: Sequence[str] | None = None,
 ) -> Callable[..., Any]:
-    """Return ``fn`` as a function of these arguments. A callable stays as it is; an expression is typed against the
-    flow (as a condition, if it must be one). ``record``: the operator can pass the record's time and headers too, to a
-    function that takes all arguments of ``RECORD``. Raises ``TopologyError``."""
+    """Return ``fn`` as a function of these arguments. A callable stays as it is, and must take those of ``takes``, else of
+    ``arguments``; an expression is typed against the flow (as a condition, if it must be one). ``record``: the operator can
+    pass the record's time and headers too, to a function that takes all arguments of ``RECORD``. Raises
+    ``TopologyError``."""
     if not isinstance(fn, Expression):
-        return check_function(fn, name)
+        return check_function(fn, name, takes=arguments if takes is None else takes)
     if record and any(
         isinstance(n, HeaderValue) or (isinstance(n, Input) and n.which == "timestamp") for n in walk(fn)
     ):
@@ -82,7 +84,7 @@ def join_function(
     """Return ``fn(left, right)``: a callable as it is, an expression typed against both sides. ``nulls``: which sides
     may be null. ``into``: the Struct or dataclass that a ``struct(…)`` creates. Raises ``TopologyError``."""
     if not isinstance(fn, Expression):
-        return check_function(fn, name)
+        return check_function(fn, name, takes=("left", "right"))
     if isinstance(fn, StructOf) and _is_class(into):
         fn = dataclasses.replace(fn, python=into)
     left, right = (schema_of_serde(f.value).or_null(n) for f, n in zip(sides, nulls, strict=True))

@@ -18,7 +18,7 @@ from penstock.state.errors import SerdeError, TopologyError
 from penstock.state.serdes.serde import Serde, serde_of
 from penstock.state.serdes.window_keys import WindowedSerde
 from penstock.topologies.dsl.awaiting import Awaiting
-from penstock.topologies.functions import is_async
+from penstock.topologies.functions import is_async, refused_arguments
 from penstock.topologies.graph.topology import GraphBuilder
 from penstock.topologies.operator_api.edge_kinds import ANY_KIND
 from penstock.topologies.operator_api.internal_names import REPARTITION
@@ -274,13 +274,21 @@ def as_emission(emission: Any, what: str) -> Emission:
     return cast(Emission, emission)
 
 
-def check_function(fn: Any, name: str, *, awaited: bool = False) -> Callable[..., Any]:
-    """Return ``fn``. Raises ``TopologyError`` if it is not callable, or is ``async`` and not ``awaited``."""
+def check_function(
+    fn: Any, name: str, *, awaited: bool = False, takes: Sequence[str] | None = None
+) -> Callable[..., Any]:
+    """Return ``fn``. Raises ``TopologyError`` if it is not callable, is ``async`` and not ``awaited``, or cannot be called
+    with the arguments that it ``takes``, by place (``None``: not checked)."""
     if not callable(fn):
         raise TopologyError(f"operator {name!r} needs a function, not {fn!r:.100}; pass a function or a lambda")
     if (is_async(fn) or isinstance(fn, Awaiting)) and not awaited:
         raise TopologyError(
             f"operator {name!r}: {getattr(fn, '__name__', fn)!s:.100} is async, and nothing awaits it here; call a service "
             "outside with map_values, filter, flat_map, foreach or lookup(fn, answer=…), or give a plain function"
+        )
+    if takes is not None and (own := refused_arguments(fn, takes)) is not None:
+        raise TopologyError(
+            f"operator {name!r} calls its function with ({', '.join(takes)}), which {own} does not take; give it "
+            f"{len(takes) or 'no'} argument{'' if len(takes) == 1 else 's'}"
         )
     return cast(Callable[..., Any], fn)

@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 from penstock.state.errors import TopologyError
 from penstock.state.stores.store import StoreSpec
+from penstock.topologies.graph.late_names import NamesRead, names_read, warn_of_late_names
 from penstock.topologies.graph.source_lines import declared_at
 from penstock.topologies.operator_api.edge_kinds import edge_kinds
 from penstock.topologies.operator_api.on_error import HoldKey, OnError, Retry, checked_on_error
@@ -71,7 +72,7 @@ class Topology:
     declared: Mapping[str, str] = dataclasses.field(default_factory=dict, compare=False)
     """Where operators were declared, as ``FILE:LINE`` of the user's code: for messages alone."""
     on_error: Mapping[str, OnError] = dataclasses.field(default_factory=dict)
-    """The policies of operators for records that fail in them, where they differ from the application's."""
+    """The policies of operators for records that fail in them, where they are not the application's."""
 
     def children(self, operator: str) -> list[tuple[int, str, int]]:
         """``(out port, child, in port)`` in the order in which records visit the children."""
@@ -131,6 +132,8 @@ class GraphBuilder:
         self._streams: list[Stream] = []
         self._declared: dict[str, str] = {}
         self._on_error: dict[str, OnError] = {}
+        self._names_read: dict[str, NamesRead] = {}
+        """By operator: what its functions read from outside, when it was declared."""
 
     def add_operator(self, name: str, op: OperatorSpec) -> str:
         """Add an operator under a unique name; returns the name."""
@@ -138,6 +141,7 @@ class GraphBuilder:
         if name in self._operators:
             raise TopologyError(f"two operators are named {name!r}; give one of them another name")
         self._operators[name] = op
+        self._names_read[name] = names_read(op)
         if (line := declared_at()) is not None:
             self._declared[name] = line
         return name
@@ -221,7 +225,8 @@ class GraphBuilder:
         return Port(operator, port)
 
     def build(self) -> Topology:
-        """Validate the graph and freeze it. Raises ``TopologyError``."""
+        """Validate the graph and freeze it. Raises ``TopologyError``; warns of functions that read a name whose value has
+        changed since."""
         order = self._topological_order()
         edge_kinds(self._operators, self._links())
         self._check_connected()
@@ -237,11 +242,18 @@ class GraphBuilder:
             tuple(self._streams),
             subtopologies,
             dict(self._declared),
-            dict(self._on_error),
+            self._restored_tables() | self._on_error,
         )
         check_loops(made)
         check_circles(made)
+        warn_of_late_names(self._names_read, self._declared)
         return made
+
+    def _restored_tables(self) -> dict[str, OnError]:
+        """The policy of the sources of tables that are restored from their own topics: what another one refused would be
+        there after a restore."""
+        topics = {store.source_topic for spec in self._operators.values() for store in spec.stores}
+        return {n: "fail" for n, o in self._operators.items() if isinstance(o, SourceSpec) and o.topic in topics}
 
     def _links(self) -> list[tuple[str, str]]:
         """The pairs of operators of which the first feeds the second, also through repartition topics."""

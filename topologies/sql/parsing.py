@@ -44,7 +44,8 @@ class Text:
         except ParseError as exc:
             first = exc.errors[0]
             problem = re.sub(r" but got <Token.*", ", but there is none", str(first["description"]))
-            raise TopologyError(f"SQL, line {first['line']}:{first['col']}: {problem}") from exc
+            near = f", at {first['highlight']!r:.60}" if first["highlight"] else ""
+            raise TopologyError(f"SQL, line {first['line']}:{first['col']}: {problem}{near}") from exc
         except TokenError as exc:
             raise TopologyError(f"SQL: the text cannot be read ({exc}); is a quote or bracket left open?") from exc
         if len(statements) != 1 or not isinstance(statements[0], exp.Select):

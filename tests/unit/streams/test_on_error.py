@@ -10,6 +10,7 @@ import pytest
 
 import penstock as ps
 from penstock.state.errors import ProcessingError, SettingsError, TopologyError
+from penstock.state.log import Record
 from penstock.streams.runtime.topic_setup import check_policies
 from penstock.streams.task.task_options import TaskOptions
 from penstock.topologies.expressions.functions import col
@@ -171,15 +172,20 @@ def test_what_cannot_be_is_refused() -> None:
         check_policies(builder.build(), ps.Policies())
 
 
-def test_a_table_no_longer_forces_fail_on_every_source() -> None:
-    builder = ps.StreamsBuilder("t")
+def test_a_table_over_its_own_topic_fails_where_the_application_is_lenient() -> None:
+    builder = ps.StreamsBuilder("t", value=int)
     users = builder.table("users")
-    builder.stream("events").join(users, lambda e, u: e).to("out")
-    lenient = ps.Policies(deserialization="skip", timestamp="clamp")
-    with pytest.raises(SettingsError, match=r"'users'.*on_error\(\"fail\"\)"):
-        check_policies(builder.build(), lenient)
-    users.on_error("fail")
+    builder.stream("events").join(users, lambda e, u: e + u).to("out")
+    lenient = ps.Policies(deserialization="skip", timestamp="skip")
     check_policies(builder.build(), lenient)
+    with ps.TopologyTestDriver(builder.build(), options=TaskOptions(policies=lenient)) as driver:
+        driver.pipe("users", "k", 1)
+        driver.pipe_raw({"events": [Record(b"k", b"rubbish")]})
+        driver.pipe("events", "k", 2)
+        assert [r.value for r in driver.read("out")] == [3]
+        with pytest.raises(ProcessingError, match=r"(?s)topic users, .*builder\.stream"):
+            driver.pipe_raw({"users": [Record(b"k", b"rubbish")]})
+        driver.release()
 
 
 def test_a_table_over_its_own_topic_cannot_be_lenient_itself() -> None:

@@ -56,7 +56,9 @@ def reduced(
 ) -> Aggregated:
     """Fold the values with ``fn(aggregate, value)``."""
     name = groups.name("reduce", name)
-    _check_functions(name, fn, inverse, merge)
+    for given in (fn, inverse, merge):
+        if given is not None:
+            check_function(given, name, takes=("aggregate", "value"))
     fold = Fold(
         adders=(lambda key, value, aggregate: fn(aggregate, value),),
         merger=lambda key, a, b: fn(a, b),
@@ -89,8 +91,8 @@ def aggregated(
     serde = serde_of_aggregates(value, name)
     _check_functions(name, merger, merge, inverse)
     fold = Fold(
-        adders=(check_function(adder, name),),
-        init=check_function(init, name),
+        adders=(check_function(adder, name, takes=("key", "value", "aggregate")),),
+        init=check_function(init, name, takes=()),
         merger=merger,
         merge=merge,
         inverse=inverse,

@@ -19,19 +19,34 @@ from penstock.topologies.operators.records.external_lookup import LookupSpec
 from penstock.topologies.operators.records.record_functions import MapRecordsSpec
 from penstock.topologies.operators.records.source_sink import SourceSpec
 
+_RECORD = ("record",)
+
 
 def mapped_records(flow: Flow, fn: Any, key: Any, value: Any, name: str | None, *, keeps_key: bool) -> Flow:
     """Replace each record by ``fn(record)``."""
     return then(
-        flow, "map-records", name, lambda f: MapRecordsSpec(fn=f), fn, key=key, value=value, rekeyed=not keeps_key
+        flow,
+        "map-records",
+        name,
+        lambda f: MapRecordsSpec(fn=f),
+        fn,
+        key=key,
+        value=value,
+        rekeyed=not keeps_key,
+        takes=_RECORD,
     )
 
 
 def with_headers(flow: Flow, fn: Any, name: str | None) -> Flow:
     """Set the headers of each record to ``fn(record)``."""
-    checked = check_function(fn, name or "with-headers")
+    checked = check_function(fn, name or "with-headers", takes=_RECORD)
     return then(
-        flow, "with-headers", name, lambda f: MapRecordsSpec(fn=f), lambda r: r._replace(headers=tuple(checked(r)))
+        flow,
+        "with-headers",
+        name,
+        lambda f: MapRecordsSpec(fn=f),
+        lambda r: r._replace(headers=tuple(checked(r))),
+        takes=_RECORD,
     )
 
 
@@ -40,9 +55,14 @@ def with_timestamp(flow: Flow, fn: Any, name: str | None) -> Flow:
     if isinstance(fn, Expression):
         of_record = to_function(fn, RECORD, scope_of_flow(flow), operator=name or "with-timestamp")
         fn = lambda r: of_record(r.key, r.value, r.timestamp_ms, r.headers)  # noqa: E731  # stands for a function
-    checked = check_function(fn, name or "with-timestamp")
+    checked = check_function(fn, name or "with-timestamp", takes=_RECORD)
     return then(
-        flow, "with-timestamp", name, lambda f: MapRecordsSpec(fn=f), lambda r: r._replace(timestamp_ms=checked(r))
+        flow,
+        "with-timestamp",
+        name,
+        lambda f: MapRecordsSpec(fn=f),
+        lambda r: r._replace(timestamp_ms=checked(r)),
+        takes=_RECORD,
     )
 
 

@@ -32,14 +32,16 @@ def then(
     rekeyed: bool = False,
     condition: bool = False,
     gives: Literal["key", "value"] | None = None,
+    takes: Sequence[str] = ("key", "value"),
 ) -> Flow:
-    """Add an operator that ``make`` builds from the checked function. ``condition`` and ``gives`` allow an expression:
-    as a condition, or for the new key or value, whose serde then follows from its type."""
+    """Add an operator that ``make`` builds from the checked function, which is called with the arguments of ``takes``.
+    ``condition`` and ``gives`` allow an expression: as a condition, or for the new key or value, whose serde then follows
+    from its type."""
     name = flow.wiring.name(flow, kind, name)
     if condition or gives is not None:
-        made = row_function(fn, name, flow, condition=condition, record=True)
+        made = row_function(fn, name, flow, condition=condition, record=True, takes=takes)
     else:
-        made = check_function(fn, name)
+        made = check_function(fn, name, takes=takes)
     key = result_serde(made, name, key) if gives == "key" else key
     value = result_serde(made, name, value) if gives == "value" else value
     flow.wiring.add(name, make(made), flow)
@@ -76,6 +78,7 @@ def filtered_by_value(flow: Flow, fn: Any, name: str | None) -> Flow:
         lambda f: stateless.FilterSpec(fn=f, values_only=not isinstance(f, ExpressionFunction)),
         fn,
         condition=True,
+        takes=("value",),
     )
 
 
@@ -93,6 +96,7 @@ def mapped_values(flow: Flow, fn: Any, value: Any, name: str | None) -> Flow:
         fn,
         value=value,
         gives="value",
+        takes=("key", "value") if takes_two(fn) else ("value",),
     )
 
 
@@ -115,7 +119,15 @@ def flat_mapped_values(flow: Flow, fn: Any, value: Any, name: str | None) -> Flo
     """Replace each value by the values of ``fn(value)``."""
     if (how := awaited(fn)) is not None:
         return called(flow, "flat-map-values", name, "flat_map_values", how, with_key=False, value=value)
-    return then(flow, "flat-map-values", name, lambda f: stateless.FlatMapSpec(fn=f, values_only=True), fn, value=value)
+    return then(
+        flow,
+        "flat-map-values",
+        name,
+        lambda f: stateless.FlatMapSpec(fn=f, values_only=True),
+        fn,
+        value=value,
+        takes=("value",),
+    )
 
 
 def flat_mapped_values_with_key(flow: Flow, fn: Any, value: Any, name: str | None) -> Flow:
@@ -162,7 +174,15 @@ def with_selected_key(flow: Flow, kind: str, fn: Any, key: Any, name: str | None
 def mapped_batches(flow: Flow, fn: Any, key: Any, value: Any, name: str | None, *, keeps_key: bool) -> Flow:
     """Apply ``fn(batch)`` to whole batches of records."""
     return then(
-        flow, "map-batch", name, lambda f: stateless.MapBatchSpec(fn=f), fn, key=key, value=value, rekeyed=not keeps_key
+        flow,
+        "map-batch",
+        name,
+        lambda f: stateless.MapBatchSpec(fn=f),
+        fn,
+        key=key,
+        value=value,
+        rekeyed=not keeps_key,
+        takes=("batch",),
     )
 
 

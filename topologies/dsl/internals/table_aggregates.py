@@ -88,7 +88,10 @@ def aggregated(
     if isinstance(init, Aggregator):
         return _ready(groups, name, init, value, emission)
     serde = serde_of_aggregates(value, name)
-    functions = (check_function(fn, name) for fn in (init, adder, subtractor))
+    three = ("key", "value", "aggregate")
+    functions = (
+        check_function(fn, name, takes=takes) for fn, takes in ((init, ()), (adder, three), (subtractor, three))
+    )
     return _folded(groups, name, serde, emission, *functions)
 
 
@@ -174,7 +177,7 @@ def _minus_one(key: Any, value: Any, aggregate: int) -> int:
 
 def _of_values(fn: Any, name: str) -> Callable[[Any, Any, Any], Any]:
     """Adapt a function of aggregate and value to key, value and aggregate."""
-    checked = check_function(fn, name)
+    checked = check_function(fn, name, takes=("aggregate", "value"))
 
     def of_key(key: Any, value: Any, aggregate: Any) -> Any:
         return checked(aggregate, value)

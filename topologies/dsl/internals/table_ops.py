@@ -35,7 +35,7 @@ def mapped(table: TableFlow, kind: str, fn: Any, value: Any, name: str | None, *
     own = _operator_name(table, kind, name)
     if isinstance(fn, StructOf):
         fn = selection(fn.fields, value)
-    checked = row_function(fn, own, table.flow)
+    checked = row_function(fn, own, table.flow, takes=("key", "value") if with_key else ("value",))
     spec = TableMapValuesSpec(fn=checked, with_key=with_key or isinstance(checked, ExpressionFunction))
     return _derived(table, own, spec, result_serde(checked, own, value), name)
 

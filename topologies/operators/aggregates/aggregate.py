@@ -52,7 +52,8 @@ class AggregateSpec(OperatorSpec):
             reason = "it emits every update"
         if reason is None and folds and not self.sends_olds:
             return folding_mode(self.fold.parts, late)
-        reason = reason or why_rows(counts=self.fold.counts or self.fold.sums, sends_olds=self.sends_olds)
+        counts = self.fold.counts or self.fold.sums
+        reason = reason or why_rows(counts=counts, sends_olds=self.sends_olds, ready=self.fold.timed)
         return counting_mode(late, why_rows=reason, sums=self.fold.sums)
 
     def output_layout(self, port: int, given: EdgeLayout, input_mode: InputMode) -> EdgeLayout:

@@ -77,7 +77,7 @@ class CombineSpec(OperatorSpec):
         return self.key_serde in (STRING, BYTES)
 
     def input_mode(self, port: int, out: Sequence[RequiredColumns]) -> InputMode:
-        reason = why_rows(counts=self.fold.counts, sends_olds=False)
+        reason = why_rows(counts=self.fold.counts, sends_olds=False, ready=self.fold.timed)
         if reason is None and self.uses_watermark:
             reason = "its topic has watermarks between the records"
         return counting_mode(None, why_rows=reason)

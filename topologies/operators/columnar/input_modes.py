@@ -53,10 +53,14 @@ def folding_mode(parts: Sequence[Part], late: RequiredColumns | None) -> InputMo
     return InputMode(needs)
 
 
-def why_rows(*, counts: bool, sends_olds: bool) -> str | None:
-    """The reason why an aggregation takes rows."""
+def why_rows(*, counts: bool, sends_olds: bool, ready: bool) -> str | None:
+    """The reason why an aggregation takes rows. ``ready``: it folds a ready aggregate."""
     if not counts:
-        return PYTHON
+        return (
+            "its ready aggregates read values one by one; those of expressions, col('x').sum(), do not"
+            if ready
+            else PYTHON
+        )
     return "a later operator needs its old values" if sends_olds else None
 
 

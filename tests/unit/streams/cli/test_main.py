@@ -28,7 +28,7 @@ from penstock.streams.kafka import embedded
 from penstock.streams.kafka.follow import FoundRecord
 from penstock.streams.runtime.commit_protocol import Guarantee
 from penstock.streams.worker import exit_codes
-from penstock.streams.worker.settings import Latency, WorkerSettings
+from penstock.streams.worker.settings import Latency, Tracing, WorkerSettings
 
 
 @pytest.fixture(autouse=True)
@@ -67,6 +67,12 @@ def commands_of(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentPa
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.name)
+def test_each_command_and_action_says_in_its_own_help_what_it_does(command: Command) -> None:
+    inner = [p for p in commands_of(build_parser([command.name])) if p.prog.startswith(f"penstock {command.name}")]
+    assert [p.prog for p in inner if not (p.description or "").strip()] == []
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.name)
 def test_every_option_has_help_and_none_has_an_abbreviation(command: Command) -> None:
     for parser in commands_of(build_parser([command.name])):
         assert not parser.allow_abbrev, parser.prog
@@ -79,6 +85,7 @@ def test_the_worker_takes_the_values_that_its_settings_take() -> None:
     assert choices == {
         "guarantee": list(get_args(Guarantee)),
         "latency": list(get_args(Latency)),
+        "tracing": list(get_args(Tracing)),
         "log_level": LEVELS,
         "log_format": FORMATS,
     }

@@ -256,3 +256,11 @@ def test_of_groups_of_settings_only_what_differs_is_shown() -> None:
         "rocksdb.background_jobs",
     }
     assert "hunter2" not in str(shown) and "sasl.password" in shown["common"]
+
+
+def test_defaults_that_follow_from_other_settings_are_not_shown_as_changed() -> None:
+    settings = WorkerSettings(application_id="app", guarantee="exactly_once", session_timeout_ms=6_000)
+    assert (settings.commit_interval_ms, settings.transaction_timeout_ms) == (100, 6_000)
+    assert settings.changed() == {"session_timeout_ms": "6000"}
+    assert WorkerSettings(application_id="app").changed() == {}
+    assert WorkerSettings(application_id="app", commit_interval_ms=50).changed() == {"commit_interval_ms": "50"}

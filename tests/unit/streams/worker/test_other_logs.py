@@ -75,6 +75,31 @@ def test_a_worker_runs_on_a_log_of_another_kind(
     assert {"admin", "producer", "reader"} <= set(clients.opened)
 
 
+def test_with_starts_and_stops_a_worker_and_hides_no_error(tmp_path: Path) -> None:
+    log = MemoryLog()
+    for topic in ("in", "out"):
+        log.create(TopicSpec(topic, PARTITIONS))
+    settings = WorkerSettings(application_id="app", state_dir=str(tmp_path))
+    clients = MemoryWorkerLog(log)
+    with Worker(counted(), settings, open_log=lambda *_: clients) as worker:
+        assert worker.running
+        add(log, 1)
+        until(lambda: len(log.read("out")) == KEYS)
+    assert not worker.running
+    failing = ps.StreamsBuilder("failing", value=str)
+    failing.stream("in").map_values(lambda value: value[99]).to("out")
+    with (
+        pytest.raises(LookupError, match="the program's own"),
+        Worker(
+            failing.build(),
+            settings.__class__(application_id="other", state_dir=str(tmp_path)),
+            open_log=lambda *_: clients,
+        ) as worker,
+    ):
+        until(lambda: not worker.running)
+        raise LookupError("the program's own")
+
+
 class RefusesOnce(MemoryWorkerLog):
     """A log that answers the first deletion of records with an error for each partition."""
 

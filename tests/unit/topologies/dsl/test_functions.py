@@ -113,3 +113,44 @@ def test_async_conditions_and_processors_are_refused() -> None:
         stream.process(Waits)
     with pytest.raises(TopologyError, match="its condition is async"):
         ps.pattern("a").where(awaited)
+
+
+@pytest.mark.parametrize(
+    ("declare", "said"),
+    [
+        (
+            lambda s: s.filter(lambda v: True),
+            r"'in-filter' calls its function with \(key, value\), which <lambda>\(v\)",
+        ),
+        (
+            lambda s: s.filter_not(lambda: True),
+            r"\(key, value\), which <lambda>\(\) does not take; give it 2 arguments",
+        ),
+        (
+            lambda s: s.filter_values(lambda k, v: True),
+            r"with \(value\), .*\(k, v\) does not take; give it 1 argument$",
+        ),
+        (lambda s: s.map_values(lambda: 1), r"with \(value\)"),
+        (lambda s: s.map(lambda v: v), r"with \(key, value\)"),
+        (lambda s: s.branch(lambda v: True), r"with \(key, value\)"),
+        (lambda s: s.map_batch(lambda: 1), r"with \(batch\)"),
+        (lambda s: s.group_by(lambda v: v), r"with \(key, value\)"),
+        (lambda s: s.group_by_key().reduce(lambda a: a), r"with \(aggregate, value\)"),
+        (
+            lambda s: s.group_by_key().aggregate(lambda k: 0, lambda k, v, a: a, value=int),
+            r"with \(\), .* no arguments$",
+        ),
+        (lambda s: s.group_by_key().aggregate(int, lambda v, a: a, value=int), r"with \(key, value, aggregate\)"),
+        (lambda s: s.join(s.to_table(), lambda v: v), r"with \(left, right\)"),
+    ],
+)
+def test_a_function_that_cannot_take_its_arguments_is_refused_at_its_operator(declare: Any, said: str) -> None:
+    with pytest.raises(TopologyError, match=said):
+        declare(ps.StreamsBuilder("arity", value=dict).stream("in"))
+
+
+def test_functions_without_a_signature_and_with_more_optional_arguments_are_taken() -> None:
+    stream = ps.StreamsBuilder("arity", value=dict).stream("in")
+    stream.map_values(dict).map_values(len).map_values(str.upper).map(lambda *row: row)
+    stream.filter(lambda key, value, extra=1: True).group_by_key().aggregate(dict, lambda *row: row[2], value=dict)
+    stream.group_by_key().reduce(max)

@@ -5,8 +5,10 @@ from __future__ import annotations
 import textwrap
 
 from penstock.state.stores.typed_stores import key_value_store
+from penstock.topologies import aggregators
 from penstock.topologies.dsl.builder import StreamsBuilder
 from penstock.topologies.examples import word_count, ysb
+from penstock.topologies.expressions.functions import col
 from penstock.topologies.operators.processors.processor import Processor
 
 
@@ -142,3 +144,16 @@ def test_the_flowchart_names_ports_and_escapes_labels() -> None:
     text = builder.build().mermaid()
     assert '  t0[("a #quot;b#quot; #lt;c#gt; #35;1")]\n' in text
     assert '  o1 -->|"odd"| o2\n  o1 -->|"default"| o2\n' in text
+
+
+def test_the_plan_says_why_ready_aggregates_take_rows_and_those_of_expressions_do_not() -> None:
+    def plan(**parts: object) -> str:
+        b = StreamsBuilder("cents", value=dict)
+        b.stream("in").group_by_key().agg(emission="per_commit", name="totals", **parts)
+        return next(line for line in b.build().describe(plan=True).splitlines() if "totals (" in line)
+
+    ready = plan(total=aggregators.sum_("cents", number=int))
+    assert ready.endswith(
+        "rows: its ready aggregates read values one by one; those of expressions, col('x').sum(), do not"
+    )
+    assert "Python function" not in plan(total=col("cents").cast("int64").sum())

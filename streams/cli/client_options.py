@@ -97,13 +97,15 @@ def answering(servers: str, client: Mapping[str, Any]) -> str:
     return servers
 
 
-def settings_of(config: str | None, **given: Any) -> WorkerSettings:
+def settings_of(config: str | None, *, unnamed: str | None = None, **given: Any) -> WorkerSettings:
     """A worker's settings where the servers are those of the option, the environment, the file, the cluster that
-    ``penstock up`` started, or the default: the first that there is."""
+    ``penstock up`` started, or the default: the first that there is. ``unnamed``: the application's id if
+    nothing sets it."""
     from penstock.streams.kafka.embedded import running_bootstrap_servers
     from penstock.streams.worker.load_settings import load_settings
 
-    return load_settings(config, unset={"bootstrap_servers": running_bootstrap_servers}, **given)
+    unset = {"bootstrap_servers": running_bootstrap_servers, "application_id": lambda: unnamed}
+    return load_settings(config, unset=unset, **given)
 
 
 def above_zero(text: str) -> int:

@@ -46,8 +46,8 @@ def register(subparsers: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print what was found; 1 where something is wrong."""
-    given = {name: getattr(args, name) for name in ("bootstrap_servers", "state_dir")}
-    settings = settings_of(args.config, application_id=args.application_id or "doctor", **given)
+    given = {name: getattr(args, name) for name in ("application_id", "bootstrap_servers", "state_dir")}
+    settings = settings_of(args.config, unnamed="doctor", **given)
     found = [*machine(settings), *cluster(settings, args.topology, with_clock=args.clock)]
     if args.json:
         print(orjson.dumps([finding._asdict() for finding in found], option=orjson.OPT_INDENT_2).decode())

@@ -96,7 +96,8 @@ def test_changes_are_named_before_anything_is_made(
     assert "key_value of string to int" in capsys.readouterr().out
     for state in ("state", "elsewhere"):
         with pytest.raises(
-            IncompatibleError, match="was key_value of string to int and is now key_value of int to int"
+            IncompatibleError,
+            match="does not fit what application .* was key_value of string to int and is now key_value of int to int",
         ):
             app.run(typed, state)
 

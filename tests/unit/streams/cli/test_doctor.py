@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import orjson
 import pytest
 
+from penstock.streams.cli.client_options import settings_of
 from penstock.streams.cli.doctor import disk, judged, writable
 from penstock.streams.cli.doctor_cluster import addresses, clock, port, rights
 from penstock.streams.cli.main import main
@@ -55,6 +56,17 @@ def test_the_disk_of_a_folder_that_is_not_there_yet_is_looked_at(free: int, verd
     asked: list[Path] = []
     found = disk(tmp_path / "absent" / "state", lambda path: (asked.append(path), SimpleNamespace(free=free))[1])
     assert (found.verdict, asked) == (verdict, [tmp_path])
+
+
+def test_the_application_is_the_files_where_no_option_names_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "shop.toml"
+    file.write_text('[penstock]\napplication_id = "shop"\n')
+    where = {"bootstrap_servers": "127.0.0.1:1"}
+    assert settings_of(str(file), unnamed="doctor", **where).application_id == "shop"
+    assert settings_of(str(file), unnamed="doctor", application_id="a", **where).application_id == "a"
+    assert settings_of(None, unnamed="doctor", **where).application_id == "doctor"
+    monkeypatch.setenv("PENSTOCK_APPLICATION_ID", "b")
+    assert settings_of(None, unnamed="doctor", **where).application_id == "b"
 
 
 def test_brokers_that_do_not_answer_are_wrong(capsys: pytest.CaptureFixture[str]) -> None:

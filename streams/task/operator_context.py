@@ -78,7 +78,8 @@ class RecordErrorHandler:
         chosen = self.on_error.get(operator)
         general = self._policies.deserialization if kind == "deserialization" else self._policies.processing
         policy = general if chosen is None else then_of(chosen)
-        problem = f"{type(error).__name__}: {error}"
+        notes = getattr(error, "__notes__", ())
+        problem = f"{type(error).__name__}: {error}" + (f" ({'; '.join(notes)})" if notes else "")
         failure = Failure(kind, operator, problem, error, may_skip, chosen is not None)
         self._apply(policy if may_skip else "fail", failure, index, place)
 

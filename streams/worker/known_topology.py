@@ -56,7 +56,9 @@ class KnownTopology:
             if not found or "the state of topology" not in str(exc):
                 raise  # it is of another application or cluster
             # what the log refuses too would be refused without the folder
-            refuse(changes_of(read_record(self._application_id, admin, open_consumer), record, admin), self._application_id)
+            refuse(
+                changes_of(read_record(self._application_id, admin, open_consumer), record, admin), self._application_id
+            )
             path = self._directory.path
             raise IncompatibleError(
                 f"{path} holds the state of topology {self._topology.name!r} as it was before a change. What changed: "

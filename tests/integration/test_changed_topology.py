@@ -97,7 +97,7 @@ def test_changes_are_named_before_anything_is_made(
     for state in ("state", "elsewhere"):
         with pytest.raises(
             IncompatibleError,
-            match="does not fit what application .* was key_value of string to int and is now key_value of int to int",
+            match=r"does not fit what application .* was key_value of string to int and is now key_value of int to int",
         ):
             app.run(typed, state)
 

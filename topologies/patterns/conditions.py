@@ -55,10 +55,11 @@ class Condition:
 @dataclasses.dataclass(frozen=True, eq=False)
 class User(Condition):
     """A user function; ``iterative`` if it takes the context too. Compares by identity. An expression stands for a
-    function of the event until ``match`` types it and replaces it by one."""
+    function of the event until ``match`` types it and replaces it by one. ``where``: its stage, for messages."""
 
     fn: Any
     iterative: bool
+    where: str = ""
 
     def test(self, scope: ConditionScope) -> bool:
         return scope.holds(self)
@@ -124,7 +125,7 @@ def user_condition(fn: Callable[..., Any] | Expression, where: str) -> User:
     callable without a signature takes only the event. Raises ``TopologyError`` for anything else; ``where`` says for
     which stage."""
     if isinstance(fn, Expression):
-        return User(fn, iterative=False)
+        return User(fn, iterative=False, where=where)
     if not callable(fn):
         raise TopologyError(f"{where}: a condition is a function of (event) or (event, ctx), not {fn!r:.100}")
     if is_async(fn):
@@ -132,14 +133,14 @@ def user_condition(fn: Callable[..., Any] | Expression, where: str) -> User:
     try:
         parameters = list(inspect.signature(fn).parameters.values())
     except (TypeError, ValueError):
-        return User(fn, iterative=False)
+        return User(fn, iterative=False, where=where)
     positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
     required = [p for p in positional if p.default is p.empty]
     keywords = [p for p in parameters if p.kind is p.KEYWORD_ONLY and p.default is p.empty]
     spread = any(p.kind is p.VAR_POSITIONAL for p in parameters)
     if keywords or len(required) > 2 or not (positional or spread):
         raise TopologyError(f"{where}: a condition takes (event) or (event, ctx), but this one takes {parameters}")
-    return User(fn, iterative=len(required) == 2)
+    return User(fn, iterative=len(required) == 2, where=where)
 
 
 def instance_of(cls: type) -> User:

@@ -311,7 +311,12 @@ class _Scope:
         known = self._own if condition.iterative else self._shared
         if id(condition) not in known:
             value = self._event.value
-            known[id(condition)] = bool(condition.fn(value, self) if condition.iterative else condition.fn(value))
+            try:
+                found = condition.fn(value, self) if condition.iterative else condition.fn(value)
+            except Exception as exc:
+                exc.add_note(f"in the condition of {condition.where}")
+                raise
+            known[id(condition)] = bool(found)
         return known[id(condition)]
 
 

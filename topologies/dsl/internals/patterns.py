@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any, Literal, NamedTuple, get_args
 
 import msgspec
@@ -66,7 +67,8 @@ def matched(
     def typed(condition: User) -> User:
         if not isinstance(condition.fn, Expression):
             return condition
-        return User(row_function(condition.fn, name, flow, ("value",), condition=True), iterative=False)
+        checked = row_function(condition.fn, name, flow, ("value",), condition=True)
+        return dataclasses.replace(condition, fn=checked, iterative=False)
 
     spec = MatchPatternSpec(
         stores=match_stores(name, flow.key, pattern),

@@ -225,3 +225,16 @@ def test_refusals(looked_for: Any, options: dict[str, Any], says: str) -> None:
 
 def test_unbounded_patterns_are_taken_if_that_is_said() -> None:
     assert "unbounded" in str(topology(pattern("a").followed_by("b"), unbounded=True).operators["look"].details())
+
+
+def test_a_condition_that_raises_is_named_with_its_stage() -> None:
+    builder = StreamsBuilder("raising", value=dict)
+    wanted = pattern("start").where(lambda e: e["ok"]).next("middle").where(lambda e: e["nope"]).within("1m")
+    builder.stream("in", watermark=bounded_out_of_orderness(0)).match(wanted, name="look").matches.to("out")
+    with TopologyTestDriver(builder.build()) as driver:
+        driver.pipe("in", "k", {"ok": True}, 1)
+        with pytest.raises(
+            ProcessingError, match=r"operator look: KeyError: 'nope' \(in the condition of stage 'middle'\)"
+        ):
+            driver.pipe_sequence([("in", Record("k", {"ok": True}, 1_000)), ("in", Record("k", {"ok": True}, 9_000))])
+        driver.release()

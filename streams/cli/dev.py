@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -57,9 +58,11 @@ def run(args: argparse.Namespace) -> int:
     try:
         with contextlib.ExitStack() as stack:
             servers = args.bootstrap_servers or _running() or stack.enter_context(_kafka())
-            state = args.state_dir or stack.enter_context(tempfile.TemporaryDirectory(prefix="penstock-dev-"))
+            temporary = None
+            if args.state_dir is None:
+                temporary = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="penstock-dev-"))) / "state"
             _say(f"Kafka answers at {servers}; in another terminal: export {BOOTSTRAP_ENV}={servers}")
-            _loop(_command(args, servers, state))
+            _loop(_command(args, servers, args.state_dir or str(temporary)), temporary)
     except KeyboardInterrupt:
         _say("everything is stopped")
         return 0
@@ -119,10 +122,13 @@ def _application_id(args: argparse.Namespace) -> str:
     return str(args.application_id or os.environ.get("PENSTOCK_APPLICATION_ID") or of_file or "dev")
 
 
-def _loop(command: list[str]) -> None:
-    """Start the process; again whenever a watched file changes."""
+def _loop(command: list[str], temporary: Path | None) -> None:
+    """Start the process; again whenever a watched file changes. A ``temporary`` state folder is removed before: a changed
+    topology would be refused on it, and its stores are restored from Kafka."""
     folder = Path.cwd()
     while True:
+        if temporary is not None:
+            shutil.rmtree(temporary, ignore_errors=True)
         seen = watched(folder)
         with _process(command) as process:
             said = False

@@ -38,11 +38,14 @@ def test_new_project_runs_at_once_follows_its_code_and_stops_whole(tmp_path: Pat
             write(producer, "view")
             until("an output", lambda: "shop-counts ann 1\n" in shown.read_text(), LIMIT_S)
             module = project / "shop.py"
-            rewrite(module, module.read_text().replace('!= "test"', '!= "view"'))
+            more = 'events.group_by_key().count(name="all").to_stream().to("shop-all", value=int)\ntopology = '
+            text = module.read_text().replace('!= "test"', '!= "view"')
+            rewrite(module, text.replace("topology = ", more))
             until("the change", lambda: said.read_text().count("reads shop-events") >= 2, LIMIT_S)
             assert "shop.py changed; starting the worker again" in said.read_text()
             write(producer, "test")
             until("what the new code counts", lambda: "shop-counts ann 2\n" in shown.read_text(), LIMIT_S)
+            until("what the new store counts", lambda: "shop-all ann 1\n" in shown.read_text(), LIMIT_S)
             rewrite(module, "def (")
             until("the mistake", lambda: "ended with status 2" in said.read_text(), LIMIT_S)
             assert "SyntaxError" in said.read_text()

@@ -145,6 +145,13 @@ def start_worker(
     bench: Bench, module: str, words: Sequence[str], application: str, guarantee: str, more: Mapping[str, Any]
 ) -> subprocess.Popen[bytes]:
     """Start ``python -m module words…``, which calls ``run_worker``; what it prints goes to the application's log."""
+    return start_program(bench, [sys.executable, "-m", module, *words], application, guarantee, more)
+
+
+def start_program(
+    bench: Bench, command: Sequence[str], application: str, guarantee: str, more: Mapping[str, Any]
+) -> subprocess.Popen[bytes]:
+    """Start a program with its orders in the environment; what it prints goes to the application's log."""
     environment = {
         **os.environ,
         "PYTHONPATH": os.pathsep.join([str(ROOT / ".package"), str(ROOT)]),
@@ -153,11 +160,11 @@ def start_worker(
         "BOOTSTRAP": bench.log.bootstrap,
         "GUARANTEE": GUARANTEES[guarantee],
         "COMMIT_MS": "1000",
+        "THREADS": str(bench.threads),
         **bench.extra,
         **{name: str(value) for name, value in more.items()},
     }
     logs = bench.work / "logs"
     logs.mkdir(parents=True, exist_ok=True)
     with (logs / f"{application}.log").open("ab") as output:
-        command = [sys.executable, "-m", module, *words]
         return subprocess.Popen(command, env=environment, cwd=bench.work, stdout=output, stderr=subprocess.STDOUT)

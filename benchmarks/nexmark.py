@@ -1,35 +1,43 @@
-"""Nexmark on Penstock: ``python -m benchmarks.nexmark``. Each query drains one topic of events on a real worker.
+"""Nexmark: ``python -m benchmarks.nexmark``. Each query drains one topic of events on a real worker, or on Flink SQL.
 
 The answer is held against the test driver's on the same records, which the project's tests hold against an oracle of their
 own: ``equal`` if the same records were written, ``equal tables`` if the last value of every key is the same (a query that
 joins repartitioned streams may write other updates on the way, as their arrival is not the driver's). Query 12 counts by
 the clock, so only its sum can be held against anything: the number of bids. Where nothing is expected, as no window of a
-query closes within so few events, nothing is proved, and the verdict says so.
+query closes within so few events, nothing is proved, and the verdict says so. ``--systems`` names who runs: ``penstock``
+writes every update of a result, ``penstock-per-commit`` the last one of each commit, as do Flink's mini-batches; ``flink``
+keeps state on its heap, ``flink-rocksdb`` there (``nexmark_flink``).
 """
 
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
+import os
+import subprocess
 import sys
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
+from benchmarks import nexmark_flink
 from benchmarks.bench import Bench
 from benchmarks.drain import QUIET_S, watch
 from benchmarks.harness import add_common, open_bench, say
-from benchmarks.live import run_worker, start_worker
+from benchmarks.live import run_worker, start_program, start_worker
+from benchmarks.nexmark_flink import FLINK_QUERIES
 from benchmarks.nexmark_generator import records, side_input
 from benchmarks.processes import stop
 from benchmarks.report import markdown
 from benchmarks.steady import Steady, steady
-from benchmarks.systems import PENSTOCK
+from benchmarks.systems import FLINK, PENSTOCK, System, UnavailableError
 from benchmarks.workloads import Variant
 from penstock.state.log import Record
 from penstock.streams.testing.test_driver import TopologyTestDriver
-from penstock.topologies.examples.nexmark.suite import QUERIES
+from penstock.topologies.examples.nexmark.suite import QUERIES, UPDATED
+from penstock.topologies.graph.topology import Topology
 
 EVENTS = 500_000
 """Fifty seconds of event time: windows of every query close."""
@@ -38,10 +46,22 @@ SIDE_INPUT = "nexmark-side-input"
 WINDOW_S = 10.0
 """Of query 12, whose last windows close by the clock."""
 TITLE = "Nexmark"
-TEXT = """Each query drains one partition of events, at-least-once; every update is written. *whole*: the run was too short
-for a steady part, so start-up is in the figure. The answer is held against that of Penstock's own test driver on the same
-records, of query 12 the sum of its counts against the number of bids. *Nothing expected*: within so few events no window of
-the query closes, so the row proves no answer."""
+TEXT = """Each query drains one partition of events, at-least-once, from Kafka to Kafka; `penstock` writes every update.
+*whole*: the run was too short for a steady part, so start-up is in the figure. The answer is held against that of
+Penstock's own test driver on the same records, of query 12 the sum of its counts against the number of bids. *Nothing
+expected*: within so few events no window of the query closes, so the row proves no answer."""
+COMPARED = """`penstock-per-commit` writes the last update of each commit; of queries that keep no result up to date it does
+what `penstock` does. `flink` is Flink 2.2 SQL: the published queries, mini-batches of 2 s, a checkpoint a second, its state
+on the heap or in RocksDB; its updated results are held by the last row of each key."""
+SYSTEMS: Mapping[str, System] = {
+    system.name: system
+    for system in (
+        PENSTOCK,
+        dataclasses.replace(PENSTOCK, name="penstock-per-commit", environment={"EMISSION": "per_commit"}),
+        FLINK,
+        dataclasses.replace(FLINK, name="flink-rocksdb", environment={**FLINK.environment, "FLINK_BACKEND": "rocksdb"}),
+    )
+}
 
 NOTHING = "nothing expected: give it more --events"
 """The verdict where the right answer is empty."""
@@ -52,6 +72,7 @@ Pair = tuple[bytes | None, bytes | None]
 class Result(NamedTuple):
     """One query's run. ``steady``: of its steady part; ``verdict``: how the answer compares, or what went wrong."""
 
+    system: str
     query: str
     events: int
     written: int
@@ -102,12 +123,34 @@ def bids(events: list[Record]) -> int:
     return sum("bid" in json.loads(record.value or b"{}") for record in events)
 
 
-def run(bench: Bench, query: str, events: list[Record], bid_count: int) -> Result:
-    """Run a query to the end of its input."""
+def topology(query: str) -> Topology:
+    """The query's topology, with the emission that the environment names."""
+    emission = os.environ.get("EMISSION")
+    return QUERIES[query](emission=emission) if emission and query in UPDATED else QUERIES[query]()
+
+
+def start(bench: Bench, system: System, query: str, application: str) -> subprocess.Popen[bytes]:
+    """Start the system's program. Raises ``UnavailableError``."""
+    if system.program == PENSTOCK.program:
+        return start_worker(bench, "benchmarks.nexmark", ["--worker", query], application, "ALO", system.environment)
+    command, folder = system.make_ready(bench.work, bench.peers), bench.state_folder(application)
+    (folder / "tmp").mkdir(parents=True)
+    (folder / "query.sql").write_text(nexmark_flink.script(query, bench.log.bootstrap, application))
+    settings = nexmark_flink.settings(str(folder), system.environment["FLINK_BACKEND"], 1000)
+    orders = {**system.environment, "FLINK_SETTINGS": settings}
+    return start_program(bench, [*command, str(folder / "query.sql")], application, "ALO", orders)
+
+
+def run(bench: Bench, system: System, query: str, events: list[Record], right: list[Pair], bid_count: int) -> Result:
+    """Run a query to the end of its input. ``right``: what the test driver writes."""
     for topic in (query, f"{query}-success"):
         bench.log.create(topic)
-    application, count = bench.new_application(PENSTOCK, query), len(events)
-    process = start_worker(bench, "benchmarks.nexmark", ["--worker", query], application, "ALO", {})
+    application, count = bench.new_application(system, query), len(events)
+    none = Result(system.name, query, count, 0, 0.0, 0.0, 0, None, "")
+    try:
+        process = start(bench, system, query, application)
+    except UnavailableError as error:
+        return none._replace(verdict=str(error))
     quiet_s = QUIET_S + (WINDOW_S if query == "q12" else 0)
     began_s = time.monotonic()
     try:
@@ -116,15 +159,18 @@ def run(bench: Bench, query: str, events: list[Record], bid_count: int) -> Resul
         stop(process)
     peak = max((s.resident_bytes for s in samples), default=0)
     if done is None:
-        return Result(query, count, 0, 0.0, 0.0, peak, None, f"not done, see logs/{application}.log")
+        bench.clean(application)
+        return none._replace(peak_bytes=peak, verdict=f"not done, see logs/{application}.log")
     found = list(bench.log.read(query))
     part = steady(samples, count)
-    # By the clock, the driver answers nothing that could be compared.
-    right = [] if query == "q12" else expected(query, events)
-    said = verdict(query, right, found, bid_count)
+    if system.program == FLINK.program and query != "q12" and (right or found):
+        said = nexmark_flink.verdict(FLINK_QUERIES[query], right, found)
+    else:
+        said = verdict(query, right, found, bid_count)
     bench.clean(application)
     whole_s = done.at_s - began_s
-    return Result(query, count, len(found), whole_s, done.cpu_s, peak, part if isinstance(part, Steady) else None, said)
+    kept = part if isinstance(part, Steady) else None
+    return Result(system.name, query, count, len(found), whole_s, done.cpu_s, peak, kept, said)
 
 
 def table(results: Iterable[Result]) -> tuple[list[str], list[list[str]]]:
@@ -135,17 +181,29 @@ def table(results: Iterable[Result]) -> tuple[list[str], list[list[str]]]:
         rate = f"{part.records_per_s:,.0f}" if part else f"{r.events / r.seconds:,.0f} (whole)" if r.seconds else "-"
         cost = f"{part.cpu_s_per_million:.1f}" if part else f"{r.cpu_s / r.events * 1e6:.1f} (whole)"
         said = NOTHING if r.verdict == "equal" and not r.written else r.verdict
-        rows.append([r.query, f"{r.events:,}", f"{r.written:,}", rate, cost, f"{r.peak_bytes / 1e6:.0f}", said])
-    return ["query", "events", "written", "events/s", "CPU s/M", "peak MB", "check"], rows
+        rows.append(
+            [r.query, r.system, f"{r.events:,}", f"{r.written:,}", rate, cost, f"{r.peak_bytes / 1e6:.0f}", said]
+        )
+    return ["query", "system", "events", "written", "events/s", "CPU s/M", "peak MB", "check"], rows
+
+
+def about(systems: Iterable[str]) -> str:
+    """What the report says before the table of these systems' results."""
+    return TEXT if set(systems) <= {PENSTOCK.name} else f"{TEXT}\n{COMPARED}"
 
 
 def brought(lines: Iterable[Mapping[str, Any]]) -> tuple[list[str], list[list[str]]]:
-    """The table of results read back from a file; of one query the last counts."""
-    last: dict[str, Result] = {}
+    """The table of results read back from a file; of one query and system the last counts. Lines that name no system are
+    Penstock's."""
+    last: dict[tuple[str, str], Result] = {}
     for line in lines:
-        facts = {name: line[name] for name in Result._fields}
-        last[line["query"]] = Result(**{**facts, "steady": Steady(**line["steady"]) if line["steady"] else None})
-    return table(last.values())
+        facts = {name: line[name] for name in Result._fields if name in line} | {
+            "system": line.get("system", PENSTOCK.name)
+        }
+        last[line["query"], facts["system"]] = Result(
+            **{**facts, "steady": Steady(**line["steady"]) if line["steady"] else None}
+        )
+    return table(sorted(last.values(), key=lambda r: list(QUERIES).index(r.query)))
 
 
 def arguments(argv: list[str] | None = None) -> argparse.Namespace:
@@ -156,6 +214,9 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
         "--events 40000, about 15 s a query; windows of q7, q8 and q11 close within the default number only.",
     )
     parser.add_argument("--queries", nargs="+", choices=list(QUERIES), default=list(QUERIES), metavar="qN")
+    parser.add_argument(
+        "--systems", nargs="+", choices=list(SYSTEMS), default=[PENSTOCK.name], metavar="NAME", help=", ".join(SYSTEMS)
+    )
     parser.add_argument("--events", type=int, default=EVENTS, help="that each query drains (%(default)s)")
     parser.add_argument("--worker", choices=list(QUERIES), help=argparse.SUPPRESS)
     add_common(parser)
@@ -166,7 +227,7 @@ def main(argv: list[str] | None = None) -> int:
     """Run the queries; 1 if an answer differs or nothing was expected."""
     options = arguments(argv)
     if options.worker:
-        run_worker(QUERIES[options.worker]())
+        run_worker(topology(options.worker))
         return 0
     results: list[Result] = []
     with open_bench(options) as opened:
@@ -175,12 +236,18 @@ def main(argv: list[str] | None = None) -> int:
         load(bench, events)
         bid_count = bids(events)
         for query in options.queries:
-            results.append(run(bench, query, events, bid_count))
-            part = results[-1].steady
-            bench.write("nexmark", results[-1]._asdict() | {"steady": part._asdict() if part else None})
-            say(f"{query}: {results[-1].verdict}")
+            # By the clock, the driver answers nothing that could be compared.
+            right = [] if query == "q12" else expected(query, events)
+            for name in options.systems:
+                if name.startswith(FLINK.name) and query not in FLINK_QUERIES:
+                    say(f"{query} {name}: it has no such query")
+                    continue
+                results.append(run(bench, SYSTEMS[name], query, events, right, bid_count))
+                part = results[-1].steady
+                bench.write("nexmark", results[-1]._asdict() | {"steady": part._asdict() if part else None})
+                say(f"{query} {name}: {results[-1].verdict}")
         head, rows = table(results)
-        bench.write("table", {"title": TITLE, "text": TEXT, "head": head, "rows": rows})
+        bench.write("table", {"title": TITLE, "text": about(r.system for r in results), "head": head, "rows": rows})
     print(markdown(head, rows))
     return int(not all(answers(r.verdict) for r in results))
 

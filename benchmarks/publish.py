@@ -175,7 +175,8 @@ def remade(results: Results) -> Callable[[Result], Result]:
     def make(found: Result) -> Result:
         if found["title"] == nexmark.TITLE and (lines := results.of("nexmark")):
             head, rows = nexmark.brought(lines)
-            return {**found, "text": nexmark.TEXT, "head": head, "rows": rows}
+            text = nexmark.about(row[head.index("system")] for row in rows)
+            return {**found, "text": text, "head": head, "rows": rows}
         if found["title"] == linear_road.TITLE and (lines := results.of("linear_road")):
             head, rows = linear_road.table(lines, "verdict")
             return {**found, "text": linear_road.about(lines), "head": head, "rows": rows}

@@ -2,8 +2,8 @@
 
 Every program reads ``APP_ID``, ``STATE_DIR``, ``BOOTSTRAP``, ``TOPIC_IN``, ``TOPIC_TABLE``, ``TOPIC_OUT``,
 ``GUARANTEE`` (``at_least_once`` or ``exactly_once_v2``), ``COMMIT_MS`` and ``THREADS``, takes the workload as its
-argument, and ends on SIGTERM. A directory of peers holds ``kafka-streams/`` (Maven), ``quix/app.py``, ``faust/app.py``
-and ``spark/app.py``; ``benchmarks/peers`` is one.
+argument, and ends on SIGTERM. A directory of peers holds ``kafka-streams/`` and ``flink/`` (Maven), ``quix/app.py``,
+``faust/app.py`` and ``spark/app.py``; ``benchmarks/peers`` is one.
 """
 
 from __future__ import annotations
@@ -67,26 +67,31 @@ def _spark(work: Path, peers: Path) -> Command:
     return [sys.executable, str(peers / "spark" / "app.py")]
 
 
-def _kafka_streams(work: Path, peers: Path) -> Command:
-    """Built once per state of the sources, in a copy, so that a directory of peers may be read-only."""
-    source = peers / "kafka-streams"
-    if shutil.which("mvn") is None or shutil.which("java") is None:
-        raise UnavailableError("no mvn or java found: install Maven and a JDK of 17 or 21")
-    files = sorted(
-        path for path in source.rglob("*") if path.suffix in {".java", ".xml"} and "target" not in path.parts
-    )
-    mark = hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()[:12]
-    build = work / "kafka-streams" / mark
-    if not (build / "ready").exists():
-        shutil.rmtree(build, ignore_errors=True)
-        for path in files:
-            copy = build / path.relative_to(source)
-            copy.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(path, copy)
-        command = ["mvn", "-q", "-B", "-f", str(build / "pom.xml"), "package"]
-        _execute(command, work / "kafka-streams.log", "check the network and Maven's settings, then run it again")
-        (build / "ready").touch()
-    return ["java", "-cp", f"{build}/target/lib/*:{build}/target/classes", "peers.Main"]
+def _maven_peer(name: str, *java: str) -> Callable[[Path, Path], Command]:
+    """Built once per state of the sources, in a copy, so that a directory of peers may be read-only. ``java``: options, and
+    the class that runs."""
+
+    def make_ready(work: Path, peers: Path) -> Command:
+        source = peers / name
+        if shutil.which("mvn") is None or shutil.which("java") is None:
+            raise UnavailableError("no mvn or java found: install Maven and a JDK of 17 or 21")
+        files = sorted(
+            path for path in source.rglob("*") if path.suffix in {".java", ".xml"} and "target" not in path.parts
+        )
+        mark = hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()[:12]
+        build = work / name / mark
+        if not (build / "ready").exists():
+            shutil.rmtree(build, ignore_errors=True)
+            for path in files:
+                copy = build / path.relative_to(source)
+                copy.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(path, copy)
+            command = ["mvn", "-q", "-B", "-f", str(build / "pom.xml"), "package"]
+            _execute(command, work / f"{name}.log", "check the network and Maven's settings, then run it again")
+            (build / "ready").touch()
+        return ["java", "-cp", f"{build}/target/lib/*:{build}/target/classes", *java]
+
+    return make_ready
 
 
 def _python_peer(name: str) -> Callable[[Path, Path], Command]:
@@ -127,8 +132,26 @@ PENSTOCK_ROWS = {"FUNCTIONS": "rows", "PENSTOCK_NATIVE": "off", "PENSTOCK_COLUMN
 _COUNT = {"keyed-count": "count"}
 PENSTOCK = System("penstock", "penstock", _penstock)
 KAFKA_STREAMS = System(
-    "kafka-streams", "kafka-streams", _kafka_streams, {"JDK_JAVA_OPTIONS": "-Xms1g -Xmx2g"}, words=_COUNT
+    "kafka-streams",
+    "kafka-streams",
+    _maven_peer("kafka-streams", "peers.Main"),
+    {"JDK_JAVA_OPTIONS": "-Xms1g -Xmx2g"},
+    words=_COUNT,
 )
+FLINK = System(
+    "flink",
+    "flink",
+    _maven_peer(
+        "flink",
+        "--add-opens=java.base/java.util=ALL-UNNAMED",
+        "--add-opens=java.base/java.lang=ALL-UNNAMED",
+        "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
+        "peers.FlinkSql",
+    ),
+    {"JDK_JAVA_OPTIONS": "-Xms1g -Xmx3g", "FLINK_BACKEND": "hashmap"},
+    guarantees=("ALO",),
+)
+"""Nexmark only (``nexmark_flink``). The heap holds its state unless that is in RocksDB."""
 QUIX = System(
     "quix",
     "quix",

@@ -56,15 +56,19 @@ def test_the_default_number_of_events_closes_windows() -> None:
 
 def result(**more: Any) -> dict[str, Any]:
     """A line of a results file."""
-    facts = Result("q7", 100, 0, 2.0, 1.0, 10**6, None, "equal")._asdict()
+    facts = Result("penstock", "q7", 100, 0, 2.0, 1.0, 10**6, None, "equal")._asdict()
     return {"kind": "nexmark", "at": "now", "file": "nexmark", **facts, **more}
 
 
 def test_a_kept_result_of_nothing_is_told_as_nothing_expected() -> None:
     part = {"records": 5, "seconds": 1.0, "records_per_s": 5.0, "cpu_s_per_million": 2.0,
             "broker_cpu_s_per_million": 1.0, "others_cores": 0.0}  # fmt: skip
-    head, rows = brought([result(), result(query="q1", written=3, steady=part), result(query="q1", written=4)])
-    assert (head, rows) == table(
-        [Result("q7", 100, 0, 2.0, 1.0, 10**6, None, "equal"), Result("q1", 100, 4, 2.0, 1.0, 10**6, None, "equal")]
-    )
-    assert [row[-1] for row in rows] == [NOTHING, "equal"]
+    flink = result(query="q1", written=3, system="flink")
+    lines = [result(), result(query="q1", written=3, steady=part), flink, result(query="q1", written=4)]
+    for line in (lines[0], lines[1], lines[3]):
+        del line["system"]
+    head, rows = brought(lines)
+    ours = Result("penstock", "q1", 100, 4, 2.0, 1.0, 10**6, None, "equal")
+    nothing = ours._replace(query="q7", written=0)
+    assert (head, rows) == table([ours, ours._replace(system="flink", written=3), nothing])
+    assert [row[-1] for row in rows] == ["equal", "equal", NOTHING]

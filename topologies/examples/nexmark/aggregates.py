@@ -1,4 +1,5 @@
-"""Queries of Nexmark that keep a result per key up to date: every change of a result is written.
+"""Queries of Nexmark that keep a result per key up to date: every change of a result is written, or with the emission
+``per_commit`` the last one of each commit.
 
 Daily results are kept for the day: windows of a day, in UTC, accept its events until 4 s after its end.
 """
@@ -19,6 +20,7 @@ from penstock.topologies.examples.nexmark.streams import HORIZON, Nexmark
 from penstock.topologies.expressions.functions import col, count, key, struct, window_start
 from penstock.topologies.expressions.tree import Expression
 from penstock.topologies.graph.topology import Topology
+from penstock.topologies.operator_api.operator import Emission
 from penstock.topologies.windows import custom, tumbling
 
 CHEAP, DEAR = 10_000, 1_000_000
@@ -32,10 +34,10 @@ class Prices(msgspec.Struct, frozen=True, gc=False):
     total: int = 0
 
 
-def q4() -> Topology:
+def q4(emission: Emission = "every_update") -> Topology:
     """Average price for a category: the mean of the highest bid of each auction, rounded down. When an auction's
     highest bid changes, the former one is subtracted from its category."""
-    nexmark = Nexmark("q4")
+    nexmark = Nexmark("q4", emission)
     highest = nexmark.offers.group_by_key().agg(category=col("auction.category").max(), price=col("bid.price").max())
     by_category = highest.group_by(lambda auction, final: (final["category"], final["price"]), key=int, value=int)
     prices = by_category.aggregate(
@@ -57,10 +59,10 @@ def _mean_price(offers: list[Offer]) -> int:
     return (2 * sum(o.bid.price for o in offers) + len(offers)) // (2 * len(offers))
 
 
-def q6(auctions: int = 10) -> Topology:
+def q6(auctions: int = 10, emission: Emission = "every_update") -> Topology:
     """Average selling price by seller: the mean of the winning bids of the last auctions that closed, by the times of
     these bids. Each auction is a window, which closes when the auction expires."""
-    nexmark = Nexmark("q6")
+    nexmark = Nexmark("q6", emission)
     open_for = nexmark.offers.group_by_key().windowed_by(custom(_open_for, max_size=HORIZON, grace=0))
     sold = open_for.reduce(better, emission="on_close").to_stream().group_by(col("auction.seller"))
     latest = sold.aggregate(top_k(auctions, by=lambda o: (o.bid.dateTime, o.auction.id), value=Offer))
@@ -92,24 +94,24 @@ def _with_day(days: KTable, **keys: Expression) -> KStream:
     return days.to_stream().with_columns(day=window_start().format_time("%Y-%m-%d"), **keys)
 
 
-def q15() -> Topology:
+def q15(emission: Emission = "every_update") -> Topology:
     """Bidding statistics per day: the number of bids, of distinct bidders and of distinct auctions."""
-    nexmark = Nexmark("q15")
+    nexmark = Nexmark("q15", emission)
     days = _days(nexmark.bids, col("dateTime").format_time("%Y-%m-%d"), **_statistics())
     return nexmark.topology(_with_day(days))
 
 
-def q16() -> Topology:
+def q16(emission: Emission = "every_update") -> Topology:
     """Channel statistics per day: those of query 15 for each channel, and the minute of its last bid."""
-    nexmark = Nexmark("q16")
+    nexmark = Nexmark("q16", emission)
     minute = col("dateTime").format_time("%H:%M").max()
     days = _days(nexmark.bids, col("channel"), minute=minute, **_statistics())
     return nexmark.topology(_with_day(days, channel=key()["key"]))
 
 
-def q17() -> Topology:
+def q17(emission: Emission = "every_update") -> Topology:
     """Auction statistics per day: the bids and their prices; the mean is rounded down."""
-    nexmark = Nexmark("q17")
+    nexmark = Nexmark("q17", emission)
     price = col("price")
     prices = {"min_price": price.min(), "max_price": price.max(), "sum_price": price.sum()}
     mean = price.sum() // count()
@@ -117,9 +119,9 @@ def q17() -> Topology:
     return nexmark.topology(_with_day(days, auction=key()["key"]))
 
 
-def q18() -> Topology:
+def q18(emission: Emission = "every_update") -> Topology:
     """The last bid of each user for each auction."""
-    nexmark = Nexmark("q18")
+    nexmark = Nexmark("q18", emission)
     by_both = nexmark.bids.group_by(struct(bidder=col("bidder"), auction=col("auction")))
     return nexmark.topology(by_both.aggregate(last(value=Bid)))
 
@@ -128,9 +130,9 @@ def _ranked(auction: int, bids: list[Bid]) -> list[tuple[str, Bid]]:
     return [(f"{auction}/{rank}", bid) for rank, bid in enumerate(bids, 1)]
 
 
-def q19(ranks: int = 10) -> Topology:
+def q19(ranks: int = 10, emission: Emission = "every_update") -> Topology:
     """The highest bids for each auction, under ``<auction>/<rank>``; of equal bids the earlier one is first."""
-    nexmark = Nexmark("q19")
+    nexmark = Nexmark("q19", emission)
     highest = top_k(ranks, by=lambda bid: (bid.price, -bid.dateTime), value=Bid)
     best = nexmark.bids.group_by(col("auction")).aggregate(highest).to_stream()
     return nexmark.topology(best.flat_map(_ranked, key=str, value=Bid))

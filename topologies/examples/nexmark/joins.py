@@ -10,6 +10,7 @@ from penstock.topologies.examples.nexmark.model import Auction, Offer, Person
 from penstock.topologies.examples.nexmark.streams import HORIZON, Nexmark
 from penstock.topologies.expressions.functions import col, left, right, struct, window_start
 from penstock.topologies.graph.topology import Topology
+from penstock.topologies.operator_api.operator import Emission
 from penstock.topologies.windows import tumbling
 from penstock.topologies.windows.durations import Duration
 
@@ -60,9 +61,9 @@ def better(best: Offer, offer: Offer) -> Offer:
     return max(best, offer, key=rank)
 
 
-def q9() -> Topology:
+def q9(emission: Emission = "every_update") -> Topology:
     """Winning bids: the best bid of each auction so far, with the auction."""
-    nexmark = Nexmark("q9")
+    nexmark = Nexmark("q9", emission)
     return nexmark.topology(nexmark.offers.group_by_key().reduce(better))
 
 

@@ -10,6 +10,7 @@ from penstock.topologies.dsl.ktable import KTable
 from penstock.topologies.examples.nexmark.model import AUCTION, BID, PERSON, Auction, Bid, NexmarkEvent, Offer, Person
 from penstock.topologies.expressions.functions import col, left, right, struct
 from penstock.topologies.graph.topology import Topology
+from penstock.topologies.operator_api.operator import Emission
 from penstock.topologies.operator_api.watermark_strategies import bounded_out_of_orderness
 
 HORIZON = "1h"
@@ -18,11 +19,12 @@ the time in which some hundreds of auctions appear: a second at its usual rate."
 
 
 class Nexmark:
-    """The inputs of one query. Events are at most 4 s late. Each kind is a stream of its own type, under the event's id."""
+    """The inputs of one query. Events are at most 4 s late. Each kind is a stream of its own type, under the event's id.
+    ``emission``: when results that are kept up to date are written."""
 
-    def __init__(self, query: str) -> None:
+    def __init__(self, query: str, emission: Emission = "every_update") -> None:
         self.query = query
-        self.builder = StreamsBuilder(query)
+        self.builder = StreamsBuilder(query, emission=emission)
         late = bounded_out_of_orderness("4s")
         self._events = self.builder.stream("nexmark", key=int, value=NexmarkEvent, watermark=late)
 

@@ -32,3 +32,5 @@ QUERIES: Mapping[str, Callable[..., Topology]] = {
     "q21": records.q21,
     "q22": records.q22,
 }
+UPDATED = frozenset({"q4", "q6", "q9", "q15", "q16", "q17", "q18", "q19"})
+"""Queries whose results are kept up to date; their functions take the ``emission``."""

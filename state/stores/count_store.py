@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from penstock.state.native import compiled
 from penstock.state.serdes.serde import INT
+from penstock.state.stores.list_store import ListStoreView
 from penstock.state.stores.store import PackedPuts, StateBackend, StoreSpec, Unbased
 from penstock.state.stores.store_view import KeyValueStoreView
 
@@ -76,6 +77,8 @@ def _holds_counts(spec: StoreSpec) -> bool:
 
 def state_of(spec: StoreSpec, backend: StateBackend) -> KeyValueStoreView:
     """The view of a store. It uses the tally if ``tallies(spec)`` holds and the compiled part is in use."""
+    if spec.kind == "list":
+        return ListStoreView(spec, backend)
     native = compiled()
     if native is not None and tallies(spec):
         return CountStoreView(spec, backend, native.Tally(), native.list_rows)

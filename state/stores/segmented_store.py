@@ -8,14 +8,16 @@ the floor that ``expire_before`` set are invisible to every reader, even if thei
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
+from penstock.state.stores.list_store import SEQUENCE_BYTES, ListStoreView
 from penstock.state.stores.store import SEGMENTED
 from penstock.state.stores.store_view import KeyValueStoreView
 
 _LONG = struct.Struct(">q")
-_SUFFIX_BYTES = {"key_window": 0, "session": 8, "list": 4}
+_SUFFIX_BYTES = {"key_window": 0, "session": 8, "list": SEQUENCE_BYTES}
 
 
 class SegmentedEntry(NamedTuple):
@@ -30,8 +32,9 @@ class SegmentedEntry(NamedTuple):
 
 class SegmentedState:
     """One segmented store of one task. ``only_appends``: of kind ``list``, and nothing but this object's ``append`` writes
-    it, so that it knows which segments may hold entries, and that sequence numbers begin at 0. (Where a changelog has
-    dropped the first of several by age, its number is given again.)"""
+    it, so that it knows which segments may hold entries, and reads the entries of a key from memory (``ListStoreView``).
+    Sequence numbers then begin at 0. (Where a changelog has dropped the first of several by age, its number may be given
+    again.)"""
 
     def __init__(self, state: KeyValueStoreView, *, only_appends: bool = False) -> None:
         assert state.spec.kind in SEGMENTED, state.spec.kind
@@ -42,7 +45,11 @@ class SegmentedState:
         self._appended: dict[bytes, int] = {}
         """The last sequence numbers that ``append`` gave, by the store key without it; empty if something else was written
         since."""
-        self._only_appends = only_appends
+        self._list: ListStoreView | None = None
+        if only_appends:
+            assert isinstance(state, ListStoreView), state.spec.name
+            state.only_appended()
+            self._list = state
         self._held: range | None = None
         """With ``only_appends`` the segments that may hold entries; ``None``: not looked at yet."""
 
@@ -51,10 +58,16 @@ class SegmentedState:
         is returned, so the store may be written meanwhile."""
         from_ms = max(from_ms, self._floor_ms)
         if from_ms > to_ms:
-            return
-        first, last = from_ms // self._segment_ms, to_ms // self._segment_ms
-        segments = range(first, last + 1)
-        after = _LONG.pack(to_ms + 1) if to_ms < _LAST else b"\xff" * 9
+            return iter(())
+        segments = range(from_ms // self._segment_ms, to_ms // self._segment_ms + 1)
+        if self._list is not None:
+            return iter(self._fetch_list(self._list, key, segments, from_ms, to_ms, reverse))
+        return self._fetch_ranges(key, segments, from_ms, to_ms, reverse)
+
+    def _fetch_ranges(
+        self, key: bytes, segments: range, from_ms: int, to_ms: int, reverse: bool
+    ) -> Iterator[SegmentedEntry]:
+        after = _LONG.pack(to_ms + 1) if to_ms < _LAST else _AFTER_TIMES
         length = 8 + len(key) + self._behind
         for segment in self._live(segments, reverse):
             prefix = _LONG.pack(segment) + key
@@ -63,14 +76,35 @@ class SegmentedState:
             for store_key, value, ts in rows:
                 yield self._entry(store_key, value, ts)
 
-    def _live(self, segments: range, reverse: bool) -> Iterator[int]:
+    def _fetch_list(
+        self, of: ListStoreView, key: bytes, segments: range, from_ms: int, to_ms: int, reverse: bool
+    ) -> list[SegmentedEntry]:
+        pack, unpack, at = _LONG.pack, _LONG.unpack_from, 8 + len(key)
+        found: list[SegmentedEntry] = []
+        for segment in self._live(segments, reverse):
+            name = pack(segment) + key
+            keys = of.group(name)
+            if not keys:
+                continue
+            low, high = name + pack(from_ms), name + (pack(to_ms + 1) if to_ms < _LAST else _AFTER_TIMES)
+            if keys[0] < low or keys[-1] >= high:
+                start = bisect_left(keys, low)
+                keys = keys[start : bisect_left(keys, high, start)]
+            some = [
+                SegmentedEntry(key, unpack(k, at)[0], k[at + 8 :], value, ts)
+                for k, (value, ts) in zip(keys, of.values_of(keys), strict=True)
+            ]
+            found += reversed(some) if reverse else some
+        return found
+
+    def _live(self, segments: range, reverse: bool) -> Iterable[int]:
         """The segments of a range that may hold entries. Narrows a long range to existing segments."""
-        if self._only_appends:
-            held = self._segments_held()
+        if self._list is not None:
+            held = self._held if self._held is not None else self._segments_held()
             segments = range(max(segments.start, held.start), min(segments.stop, held.stop))
         if len(segments) > _FEW:
             segments = self._occupied(segments)
-        return reversed(segments) if reverse else iter(segments)
+        return reversed(segments) if reverse else segments
 
     def _occupied(self, segments: range) -> range:
         low, high = _LONG.pack(segments.start), _LONG.pack(segments.stop) if segments.stop < _LAST else None
@@ -131,20 +165,38 @@ class SegmentedState:
 
     def append(self, key: bytes, time_ms: int, value: Any) -> bytes:
         """Kind ``list``: append an entry to those of equal key and time; returns its sequence number, the suffix."""
+        if self._list is not None:
+            return self._append_to_list(self._list, key, time_ms, value)
         place = self._store_key(key, time_ms, b"")
         sequence = self._last_sequence(place, time_ms) + 1
-        suffix = sequence.to_bytes(4, "big")
+        suffix = sequence.to_bytes(SEQUENCE_BYTES, "big")
         entry = self._state.entry_of(value, time_ms)
         self._state.put_entry(place + suffix, entry, time_ms, new=time_ms >= self._floor_ms)
+        self._keep_number(place, sequence)
+        return suffix
+
+    def _append_to_list(self, of: ListStoreView, key: bytes, time_ms: int, value: Any) -> bytes:
+        at_ms = max(time_ms, 0)
+        segment = at_ms // self._segment_ms
+        name = _LONG.pack(segment) + key
+        new = time_ms >= self._floor_ms
+        suffix = of.append(name, at_ms, value, time_ms) if new else None
+        if suffix is None:
+            place = name + _LONG.pack(at_ms)
+            sequence = self._last_sequence(place, time_ms) + 1
+            suffix = sequence.to_bytes(SEQUENCE_BYTES, "big")
+            of.put_at(name, at_ms, place + suffix, value, time_ms, new=new)
+            self._keep_number(place, sequence)
+        held = self._held if self._held is not None else self._segments_held()
+        if segment not in held:
+            known = held or range(segment, segment + 1)
+            self._held = range(min(segment, known.start), max(segment + 1, known.stop))
+        return suffix
+
+    def _keep_number(self, place: bytes, sequence: int) -> None:
         if len(self._appended) >= _NUMBERS_KEPT:
             self._appended.clear()
         self._appended[place] = sequence
-        if self._only_appends:
-            segment, held = max(time_ms, 0) // self._segment_ms, self._segments_held()
-            if segment not in held:
-                known = held or range(segment, segment + 1)
-                self._held = range(min(segment, known.start), max(segment + 1, known.stop))
-        return suffix
 
     def _last_sequence(self, place: bytes, time_ms: int) -> int:
         """Kind ``list``: the highest sequence number of entries of a key at one time; -1 without any. ``place``: their store
@@ -154,7 +206,7 @@ class SegmentedState:
         sequence = self._appended.get(place)
         if sequence is not None and place + sequence.to_bytes(4, "big") in self._state.dirty:
             return sequence  # still valid: neither committed, after which others may expire it, nor removed
-        if self._only_appends and self._state.get(place + _FIRST) is None:
+        if self._list is not None and self._state.get(place + _FIRST) is None:
             return -1  # one read by key instead of a search
         low, high = place, place + b"\xff" * 5
         while (last := self._state.first(low, high, reverse=True)) is not None:
@@ -166,8 +218,13 @@ class SegmentedState:
     def expire_before(self, time_ms: int) -> None:
         """Drop entries with a lower time."""
         if time_ms > self._floor_ms:
+            if time_ms // self._segment_ms > self._floor_ms // self._segment_ms:
+                self._state.expire_below(_LONG.pack(time_ms // self._segment_ms))
             self._floor_ms = time_ms
-            self._state.expire_below(_LONG.pack(time_ms // self._segment_ms))
+
+    def next_expiry_ms(self) -> int:
+        """The lowest time from which on ``expire_before`` drops anything more."""
+        return (self._floor_ms // self._segment_ms + 1) * self._segment_ms
 
     def _store_key(self, key: bytes, time_ms: int, suffix: bytes) -> bytes:
         time_ms = max(time_ms, 0)
@@ -176,5 +233,6 @@ class SegmentedState:
 
 _LAST = (1 << 63) - 1
 _FEW = 8
-_FIRST = bytes(4)
+_AFTER_TIMES = b"\xff" * 9
+_FIRST = bytes(SEQUENCE_BYTES)
 _NUMBERS_KEPT = 4_096

@@ -356,7 +356,7 @@ class KeyValueStoreView:
             self._whole = self._whole and not self._old
             self._old = self.entries
             self.entries = {k: self._old[k] for k in self.dirty}
-        size = self.size_bytes()
+        size = self._trimmed_bytes()
         if size > max_bytes:
             self._whole = self._whole and not self._old
             self._old = {}
@@ -372,6 +372,10 @@ class KeyValueStoreView:
             return False
         self._roomy_left -= 1
         return max_bytes >= self._roomy[0] and len(self.entries) + len(self._old) <= self._roomy[1]
+
+    def _trimmed_bytes(self) -> int:
+        """The memory that ``trim`` keeps within its bound."""
+        return self.size_bytes()
 
     def uncommitted_bytes(self) -> int:
         """Estimated memory of the next commit's writes."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from penstock.state.serdes.serde import BYTES
+from penstock.state.serdes.serde import BYTES, Serde
+from penstock.state.stores.list_store import ListStoreView
 from penstock.state.stores.memory_backend import MemoryBackend
 from penstock.state.stores.segmented_store import SegmentedState
 from penstock.state.stores.store import StoreSpec, StoreWrites
@@ -51,25 +52,32 @@ def test_no_number_depends_on_what_the_view_remembers(steps: list[tuple[str, byt
 
 
 WIDE_MS = [0, 1, 59_999, 60_000, 61_000, 10_000_000, 50_000_000]
+MUTABLE: Serde[bytes] = Serde("mutable", bytes, bytes)
 APPENDS = st.lists(
     st.one_of(
         st.tuples(st.just("append"), st.sampled_from([b"", b"a", b"ab"]), st.sampled_from(WIDE_MS)),
         st.tuples(st.sampled_from(["commit", "discard", "reopen"]), st.just(b""), st.just(0)),
+        st.tuples(st.just("trim"), st.just(b""), st.sampled_from([0, 1_500, 6_000])),
         st.tuples(st.just("expire"), st.just(b""), st.sampled_from(WIDE_MS)),
     ),
     max_size=30,
 )
 
 
-@example(steps=[("append", b"a", 10_000_000), ("append", b"a", 0)], ranges=[])
-@given(steps=APPENDS, ranges=st.lists(st.tuples(st.sampled_from(WIDE_MS), st.sampled_from(WIDE_MS)), max_size=3))
+@example(steps=[("append", b"a", 10_000_000), ("append", b"a", 0)], ranges=[], value=BYTES)
+@given(
+    steps=APPENDS,
+    ranges=st.lists(st.tuples(st.sampled_from(WIDE_MS), st.sampled_from(WIDE_MS)), max_size=3),
+    value=st.sampled_from([BYTES, MUTABLE]),
+)
 def test_a_store_that_is_only_appended_to_reads_as_any_other(
-    steps: list[tuple[str, bytes, int]], ranges: list[tuple[int, int]]
+    steps: list[tuple[str, bytes, int]], ranges: list[tuple[int, int]], value: Serde[bytes]
 ) -> None:
-    """What is known of its segments and numbers never hides an entry, after expiry, discards and restarts too."""
-    spec = StoreSpec("s", "list", BYTES, BYTES, retention_ms=1_000_000)
+    """What is known of its keys and numbers never hides an entry, after expiry, discards, restarts and a lack of memory
+    too."""
+    spec = StoreSpec("s", "list", BYTES, value, retention_ms=1_000_000)
     backend = MemoryBackend([spec])
-    state = KeyValueStoreView(spec, backend)
+    state = ListStoreView(spec, backend)
     lasting = SegmentedState(state, only_appends=True)
     floor_ms = 0
     for number, (what, key, time_ms) in enumerate(steps):
@@ -84,8 +92,10 @@ def test_a_store_that_is_only_appended_to_reads_as_any_other(
             state.committed()
         elif what == "discard":
             state.discard()
+        elif what == "trim":
+            state.trim(time_ms, remeasure=True)
         elif what == "reopen":
-            state = KeyValueStoreView(spec, backend)
+            state = ListStoreView(spec, backend)
             lasting = SegmentedState(state, only_appends=True)
             lasting.expire_before(floor_ms)
         else:

@@ -21,6 +21,11 @@ from penstock.topologies.operator_api.batch import Batch
 from penstock.topologies.operator_api.operator import OperatorContext
 
 
+def plain_function(fn: Any) -> Any:
+    """The function as it is called fastest in a loop."""
+    return fn.plain if isinstance(fn, ExpressionFunction) else fn
+
+
 def map_rows(
     ctx: OperatorContext, batch: Batch, fn: Callable[..., Any], *columns: Iterable[Any]
 ) -> tuple[list[Any], Batch]:
@@ -29,8 +34,7 @@ def map_rows(
     A row whose function raises goes to ``ctx.failed``, which raises or lets it be skipped.
     """
     out: list[Any] = []
-    if isinstance(fn, ExpressionFunction):
-        fn = fn.plain
+    fn = plain_function(fn)
     try:
         out.extend(map(fn, *columns))
     except Exception as exc:

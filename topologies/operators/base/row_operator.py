@@ -34,6 +34,8 @@ class RowOperator(Operator):
         self.retract = False
         self.watermark_ms = NO_TIME
         """The watermark as this operator has seen it: that of the records before the current one."""
+        self.due_ms = NO_TIME
+        """``on_watermark`` need not be called for watermarks below it."""
         self._sends_olds = spec.sends_olds
         self._uses_watermark = spec.uses_watermark
         self._order = 0
@@ -134,9 +136,14 @@ class RowOperator(Operator):
         """Apply the watermarks after the records before ``place``."""
         time = self.ctx.time
         marks = time.watermark_by_place_ms
+        if self._place < place and marks[place - 1] < self.due_ms:
+            self.watermark_ms = max(self.watermark_ms, marks[place - 1])
+            self._place = place
         while self._place < place:
             mark = marks[self._place]
-            if mark > self.watermark_ms:
+            if self.watermark_ms < mark < self.due_ms:
+                self.watermark_ms = mark
+            elif mark > self.watermark_ms:
                 self._order = self._place * time.stride + 1 + self.ctx.index
                 self._fire(mark)
             self._place += 1

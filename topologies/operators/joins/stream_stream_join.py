@@ -32,6 +32,7 @@ from penstock.state.stores.segmented_store import SegmentedEntry, SegmentedState
 from penstock.state.stores.store import StoreSpec
 from penstock.topologies.operator_api.edge_kinds import Emits
 from penstock.topologies.operator_api.operator import Operator, OperatorContext, OperatorSpec
+from penstock.topologies.operators.base.row_functions import plain_function
 from penstock.topologies.operators.base.row_operator import RowOperator
 from penstock.topologies.operators.base.store_timers import TimerQueue
 
@@ -97,6 +98,9 @@ class _StreamStreamJoinOperator(RowOperator):
         )
         self._pending = TimerQueue(ctx.state(pending[0].name)) if pending else None
         self._keys = (left.key_serde, right.key_serde)
+        self._condition, self._joiner = plain_function(spec.condition), plain_function(spec.joiner)
+        self._inner = not any(spec.keeps)
+        self._on_watermarks = spec.uses_watermark
         self._look_ms = (spec.after_ms, spec.before_ms)
         """How far ahead of a record of each side a partner's timestamp may lie."""
         self._keep_ms = buffer_retention_ms(spec.before_ms, spec.after_ms, spec.grace_ms)
@@ -107,8 +111,7 @@ class _StreamStreamJoinOperator(RowOperator):
             self._expire(self.stream_time_ms)
 
     def row(self, port: int, key: Any, value: Any, ts: int) -> None:
-        on_watermarks = self._spec.uses_watermark
-        if on_watermarks and ts < self.watermark_ms:
+        if self._on_watermarks and ts < self.watermark_ms:
             self.ctx.dropped("late")
             self.emit_row(key, value, ts, port=1)
             return
@@ -118,6 +121,11 @@ class _StreamStreamJoinOperator(RowOperator):
         key_bytes = self._keys[port].serialize(key)
         partners = self._partners(port, key_bytes, value, ts)
         results = [(self._joined(port, value, p.value), p) for p in partners]
+        if self._inner:
+            self._buffers[port].append(key_bytes, ts, value)
+            for result, partner in results:
+                self.emit_row(key, result, self._result_ms(port, ts, partner.time_ms))
+            return
         alone = not results and self._spec.keeps[port]
         waits = alone and self._waits(port, ts)
         if alone and not waits:
@@ -146,14 +154,15 @@ class _StreamStreamJoinOperator(RowOperator):
         if ts + after < 0:
             return []
         found = self._buffers[1 - port].fetch(key, max(ts - before, 0), ts + after)
-        if spec.condition is None:
+        condition = self._condition
+        if condition is None:
             return list(found)
         if port == LEFT:
-            return [e for e in found if spec.condition(value, e.value)]
-        return [e for e in found if spec.condition(e.value, value)]
+            return [e for e in found if condition(value, e.value)]
+        return [e for e in found if condition(e.value, value)]
 
     def _joined(self, port: int, value: Any, other: Any) -> Any:
-        return self._spec.joiner(value, other) if port == LEFT else self._spec.joiner(other, value)
+        return self._joiner(value, other) if port == LEFT else self._joiner(other, value)
 
     def _result_ms(self, port: int, ts: int, other_ms: int) -> int:
         wanted = self._spec.result_time
@@ -200,8 +209,7 @@ class _StreamStreamJoinOperator(RowOperator):
                 self.failed_waiting(user_key, found[0], ts, exc)
 
     def _emit_alone(self, port: int, key: Any, value: Any, ts: int, headers: Any = None) -> None:
-        joiner = self._spec.joiner
-        result = joiner(value, None) if port == LEFT else joiner(None, value)
+        result = self._joiner(value, None) if port == LEFT else self._joiner(None, value)
         self.emit_row(key, result, ts, headers=headers)
 
     # -- time ----------------------------------------------------------------------------------------------------
@@ -223,6 +231,9 @@ class _StreamStreamJoinOperator(RowOperator):
         self._emit_overdue(watermark_ms - 1)
         for buffer, look_ms in zip(self._buffers, self._look_ms, strict=True):
             buffer.expire_before(watermark_ms - look_ms)
+        if self._pending is None and min(self._look_ms) >= 0:
+            # Until then nothing more can be dropped, and a record that is not late neither is below a floor nor looks there.
+            self.due_ms = min(b.next_expiry_ms() + ms for b, ms in zip(self._buffers, self._look_ms, strict=True))
 
 
 def join_stores(

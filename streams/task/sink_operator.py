@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import struct
+from bisect import bisect_left
+from collections.abc import Iterator
 from itertools import groupby
 from typing import Any, Literal
 
@@ -18,7 +20,7 @@ from penstock.topologies.columnar.column_parts import by_columns_or_rows, longes
 from penstock.topologies.columnar.encoded_columns import ParsedColumn
 from penstock.topologies.columnar.json_writing import encoder_of, written_json
 from penstock.topologies.operator_api.batch import Batch, ColumnBatch
-from penstock.topologies.operator_api.columns import BytesColumn, Column, StructColumn
+from penstock.topologies.operator_api.columns import BytesColumn, CodedColumn, Column, StructColumn
 from penstock.topologies.operator_api.operator import BatchTimes, Operator
 from penstock.topologies.operators.columnar.row_texts import WrittenTexts, written_texts
 from penstock.topologies.operators.records.source_sink import SinkSpec, Split
@@ -45,15 +47,23 @@ class WatermarkEmitter:
         self._sent_ms = time.watermark_before_ms
         self._sent_idle = watermarks.idle
 
-    def marks_before(self, place: int) -> list[Output]:
-        """Return the watermark records caused by the records before ``place``."""
-        marks, times, idle = self._time.watermark_by_place_ms, self._time.by_place_ms, self._watermarks.idle_by_place
-        out: list[Output] = []
+    def marks_before(self, place: int) -> Iterator[tuple[int, Output]]:
+        """Yield the watermark records caused by the records before ``place``, after the places of their causes."""
+        marks, idle, interval = (
+            self._time.watermark_by_place_ms,
+            self._watermarks.idle_by_place,
+            self._watermarks.interval_ms,
+        )
         while self.place < place:
-            at = self.place
-            out += self._marks_if_due(marks[at], times[at], at, idle=idle[at])
-            self.place += 1
-        return out
+            due = bisect_left(marks, (self._sent_ms // interval + 1) * interval, self.place, place)
+            if (not self._sent_idle) in idle[self.place : due]:
+                due = idle.index(not self._sent_idle, self.place)
+            if due == place:
+                self.place = place
+                return
+            self.place = due + 1
+            for mark in self._marks_if_due(marks[due], self._time.by_place_ms[due], due, idle=idle[due]):
+                yield due, mark
 
     def marks_at_reading(self) -> list[Output]:
         """Return the watermark records caused by a reading of the clock: sources became idle."""
@@ -90,18 +100,17 @@ class LoopWatermarkEmitter(WatermarkEmitter):
         super().__init__(time, topic, partitions, writer, writers, watermarks)
         self._sent_ms = watermarks.base_ms
 
-    def marks_before(self, place: int) -> list[Output]:
-        """Return the watermark records caused by the records before ``place``."""
+    def marks_before(self, place: int) -> Iterator[tuple[int, Output]]:
+        """Yield the watermark records caused by the records before ``place``, after the places of their causes."""
         base, times = self._watermarks.base_by_place, self._time.by_place_ms
         relays = {at: m for at, topic, m in self._watermarks.relays if topic == self._topic}
-        out: list[Output] = []
         while self.place < place:
             at = self.place
-            out += self._marks_if_due(base[at], times[at], at, idle=False)
-            if (relay := relays.get(at)) is not None:
-                out.append(self.output(relay._replace(writer=self._writer, writers=self._writers), times[at], at))
             self.place += 1
-        return out
+            for mark in self._marks_if_due(base[at], times[at], at, idle=False):
+                yield at, mark
+            if (relay := relays.get(at)) is not None:
+                yield at, self.output(relay._replace(writer=self._writer, writers=self._writers), times[at], at)
 
     def marks_at_reading(self) -> list[Output]:
         """Return the watermark records caused by a reading of the clock."""
@@ -152,14 +161,12 @@ class SinkOperator(Operator):
             self._write(port, batch)
             return
         # watermarks go between the records at which they were reached
-        stride, start = self.ctx.time.stride, 0
-        for i, order in enumerate(batch.order):
-            if order // stride > self._emitter.place:
-                marks = self._emitter.marks_before(order // stride)
-                if marks:
-                    by_columns_or_rows(self._write_columns, self._write, port, batch.slice(start, i))
-                    self._outputs.extend(marks)
-                    start = i
+        stride, order, start = self.ctx.time.stride, batch.order, 0
+        for place, mark in self._emitter.marks_before(order[-1] // stride if order else 0):
+            stop = bisect_left(order, (place + 1) * stride, start)
+            by_columns_or_rows(self._write_columns, self._write, port, batch.slice(start, stop))
+            self._outputs.append(mark)
+            start = stop
         by_columns_or_rows(self._write_columns, self._write, port, batch.slice(start, len(batch)))
 
     def process_columns(self, port: int, batch: ColumnBatch) -> Batch | None:
@@ -167,7 +174,7 @@ class SinkOperator(Operator):
 
     def advance(self, place: int) -> None:
         if self._emitter is not None:
-            self._outputs.extend(self._emitter.marks_before(place))
+            self._outputs.extend(mark for _, mark in self._emitter.marks_before(place))
 
     def end_batch(self) -> None:
         if self._emitter is not None:
@@ -226,7 +233,7 @@ class SinkOperator(Operator):
     def _in_columns(self, batch: ColumnBatch) -> Output | None:
         """Return the batch's columns unchanged, or each distinct value written once; ``None``: write row by row."""
         spec = self._spec
-        if spec.packs or spec.route != "key" or spec.topic_of is not None or spec.inner_key is not None:
+        if spec.packs or spec.route != "key" or spec.topic_of is not None:
             return None
         keys = _written(batch.key_column, batch, "key", spec.key_serde)
         values = None if keys is None else self._written_values(batch)
@@ -237,7 +244,15 @@ class SinkOperator(Operator):
         null_keys = nulls_of(keys) is not None if isinstance(keys, Column) else None in keys
         if spec.internal and null_keys:
             return None
-        return Output(self._topic, keys, values, batch.times, batch.headers, None, batch.orders)
+        partition: list[int] | None = None
+        if spec.inner_key is not None and self._partitions is not None:
+            if not isinstance(batch.key_column, CodedColumn):
+                return None
+            try:
+                partition = batch.key_column.map(self._inner_partition).to_list()
+            except Exception:  # not swallowed: the rows meet it again
+                return None
+        return Output(self._topic, keys, values, batch.times, batch.headers, partition, batch.orders)
 
     def _written_values(self, batch: ColumnBatch) -> Column | list[bytes | None] | None:
         passed = _passed_on(batch.value_column, self._spec.value_serde, self._texts)
@@ -328,14 +343,17 @@ class SinkOperator(Operator):
         ways = partitions_for(records, route.ways)
         return partitions_for([(k or b"") + pack(way) for k, way in zip(keys, ways, strict=True)], count)
 
+    def _inner_partition(self, key: Any) -> int:
+        """Return the partition of a windowed key."""
+        assert self._spec.inner_key is not None and self._partitions is not None
+        return BY_KEY if key is None else partition_for(self._spec.inner_key.serialize(key.key), self._partitions)
+
     def _partition(self, batch: Batch, keys: list[bytes | None], values: list[bytes | None]) -> int | list[int] | None:
         spec = self._spec
         if spec.route not in ("key", "broadcast"):
             return self._routed(batch, keys, values)
         if spec.inner_key is not None and self._partitions is not None:
-            inner: Serde[Any] = spec.inner_key
-            count = self._partitions
-            return [BY_KEY if k is None else partition_for(inner.serialize(k.key), count) for k in batch.keys]
+            return list(map(self._inner_partition, batch.keys))
         if spec.internal and None in keys:
             assert self._partitions is not None
             own = self.ctx.task.partition % self._partitions

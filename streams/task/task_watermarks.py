@@ -283,13 +283,15 @@ class TaskWatermarks:
     def _after_marks(self, clock: _SourceTime, marks: Sequence[WatermarkMark | None]) -> list[int]:
         """As ``after``, for a source whose watermark comes from other tasks, which may become idle anywhere in a
         run."""
-        out = []
+        out: list[int] = []
+        idle_by_place, watermark_ms, idle = self.idle_by_place, self.watermark_ms, self.idle
         for mark in marks:
             if mark is not None and not mark.caught_up:
                 clock.take_mark(mark)
                 self._settle()
-            out.append(self.watermark_ms)
-            self.idle_by_place.append(self.idle)
+                watermark_ms, idle = self.watermark_ms, self.idle
+            out.append(watermark_ms)
+            idle_by_place.append(idle)
         return out
 
     def read_clock(self, now_ms: int) -> list[str]:

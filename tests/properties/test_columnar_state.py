@@ -25,6 +25,7 @@ from penstock.topologies.expressions.functions import col, left, lit, right, str
 from penstock.topologies.expressions.functions import count as count_of_rows
 from penstock.topologies.operator_api.operator import Emission
 from penstock.topologies.operators.aggregates.folds.counts import CountColumns
+from penstock.topologies.operators.aggregates.folds.updates import PartUpdates
 from penstock.topologies.operators.columnar import hopping as hopping_columns
 from penstock.topologies.operators.columnar.folding import PartFolds
 from penstock.topologies.operators.columnar.join_fields import JoinedFields
@@ -109,10 +110,55 @@ def aggregated(rng: random.Random, windows: Windows | None = None) -> StreamsBui
         "low": x.min(),
         "high": x.max(),
         "some": n.sum().where(n > 5),
+        **DISTINCT,
     }
     chosen = {name: parts[name] for name in rng.sample(sorted(parts), rng.randint(1, 5))}
     table = grouped.agg(name="totals", emission=rng.choice(emissions), **chosen)
     table.to_stream(lambda key, value: str(key), key=str).to("out")
+    return builder
+
+
+DISTINCT = {
+    "kinds": col("text").count_distinct(),
+    "ns": col("n").count_distinct(),
+    "few": col("n").count_distinct().where(col("n") > 5),
+    "different": col("x").count_distinct(),
+    "first": col("text").min(),
+    "last": col("text").max().where(col("n") < 7),
+}
+
+
+def overlapping_updates(rng: random.Random) -> StreamsBuilder:
+    return updated(rng, some_hopping(rng))
+
+
+def updated(rng: random.Random, windows: Windows | None = None) -> StreamsBuilder:
+    """Every update of aggregates that columns can show, under windowed keys or plain ones."""
+    builder = StreamsBuilder("p", key=rng.choice((bytes, str)), value=Named)
+    grouped = builder.stream("in").group_by_key()
+    if windows is not None or rng.random() < 0.6:
+        grouped = grouped.windowed_by(windows or tumbling(rng.choice((7, 40)), grace=rng.choice((0, 30))))
+    n = col("n")
+    big = (n - 4) * rng.choice((1, 1, 1 << 58))
+    parts = {
+        "rows": count_of_rows(),
+        "mean": n.mean() / (count_of_rows() - rng.choice((0, 0, 0, 3))),
+        "texts": col("text").count(),
+        "total": big.sum() + count_of_rows(),
+        "least": n.min(),
+        "most": (n * 2).max().where(n > rng.choice((3, 9))),
+        "some": n.sum().where(n > 5),
+        **DISTINCT,
+    }
+    del parts["different"]
+    chosen = {name: parts[name] for name in rng.sample(sorted(parts), rng.randint(1, 6))}
+    if rng.random() < 0.5:
+        table = grouped.agg(name="totals", **chosen)
+    else:
+        table = grouped.aggregate(
+            struct(**chosen) if rng.random() < 0.7 else next(iter(chosen.values())), name="totals"
+        )
+    table.to("out")
     return builder
 
 
@@ -265,6 +311,14 @@ def used(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
         return found
 
     monkeypatch.setattr(PartFolds, "folded", fold)
+    update = PartUpdates.fold
+
+    def updates(self: Any, *args: Any) -> bool:
+        done = update(self, *args)
+        seen["update"] += done
+        return done
+
+    monkeypatch.setattr(PartUpdates, "fold", updates)
     spread = window_aggregate.spread
 
     def spreads(*args: Any) -> Any:
@@ -310,6 +364,8 @@ PROGRAMS: dict[Build, str] = {
     table_join: "join",
     unheard_count: "tally",
     aggregated: "fold",
+    updated: "update",
+    overlapping_updates: "update",
     counted_joins: "count",
     enriched: "fields",
     projected: "json",

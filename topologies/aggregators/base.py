@@ -34,12 +34,13 @@ itself."""
 
 class Part(NamedTuple):
     """An aggregate expression as a value: ``function`` of the column ``of`` (``None``: of records), whose type is
-    ``kind``. ``merge`` combines two accumulators."""
+    ``kind``. ``merge`` combines two accumulators. ``prepare``: see ``Step``."""
 
     function: str
     of: ExpressionFunction | None
     kind: str
     merge: Callable[[Any, Any], Any] | None
+    prepare: Callable[[Any], Any] | None = None
 
 
 class Step(NamedTuple):
@@ -70,7 +71,8 @@ class Aggregator(Generic[VR, V, A]):
     ``ordered``: the result depends on the order of the records (first, list, EWMA…), so partials of parallel tasks
     have no single result. ``step``: how a value of the column is added, if ``add`` was built from a step. ``part``: the
     aggregate as an expression, if it is one. ``parts``: those of the members, if all members are expressions; the
-    accumulator is then the tuple of theirs.
+    accumulator is then the tuple of theirs. ``result_of_parts``: the result as an expression over the results of the parts,
+    the fields ``part1`` and so on, if it is one.
     """
 
     name: str
@@ -87,6 +89,7 @@ class Aggregator(Generic[VR, V, A]):
     step: Step | None = None
     part: Part | None = None
     parts: tuple[Part, ...] = ()
+    result_of_parts: ExpressionFunction | None = None
 
     def fold(self, rows: Iterable[tuple[V, int]]) -> A:
         """Fold rows ``(value, timestamp_ms)`` into an accumulator."""

@@ -98,7 +98,7 @@ def aggregator_of(aggregate: AggregateExpression, schema: Any = UNKNOWN, *, oper
     if aggregate.function == "sum" and tp.kind in ("int64", "decimal", "unknown"):
         made = _bounded(made, aggregate.text(), operator)
     kind = "int64" if column is None else column.result.kind
-    part = Part(aggregate.function, column, kind, made.merge)
+    part = Part(aggregate.function, column, kind, made.merge, None if made.step is None else made.step.prepare)
     return dataclasses.replace(made, name=aggregate.text(), part=part)
 
 
@@ -224,6 +224,7 @@ def aggregator_of_all(
         name=f"agg({', '.join(f'{n}={e.text()}' for n, e in fields.items())})",
         add=generated_add(tuple(members.values()), whole.add),
         result=generated_result(members, struct, scope_of(parts_type), reference),
+        result_of_parts=to_function(struct, ("value",), parts_type, operator=operator),
     )
     return made, infer(struct, parts_type)
 
@@ -233,7 +234,13 @@ def aggregator_of_one(
 ) -> tuple[Aggregator, DataType]:
     """As ``aggregator_of_all`` for one expression, whose result is the value itself."""
     made, tp = aggregator_of_all({"value": expression}, schema, operator=operator)
-    results = made.result
+    results, whole = made.result, made.result_of_parts
     only = tp.field("value")
-    assert only is not None
-    return dataclasses.replace(made, name=expression.text(), result=lambda acc: results(acc)["value"]), only
+    assert only is not None and whole is not None and isinstance(whole.expression, StructOf)
+    ((_, output),) = whole.expression.fields
+    return dataclasses.replace(
+        made,
+        name=expression.text(),
+        result=lambda acc: results(acc)["value"],
+        result_of_parts=to_function(output, ("value",), whole.scope, operator=operator),
+    ), only

@@ -17,12 +17,14 @@ from penstock.topologies.aggregators.bag import EMPTY, Bag
 from penstock.topologies.aggregators.base import AggregateInput, Aggregator, Step, getter, named
 from penstock.topologies.aggregators.encoding import PLAIN, RESULT_JSON, maybe, packed
 
+_RANKS_KEPT = 4_096
 _TIMED = packed("timed", tuple[int | bytes, ...])
 _LIST = packed("values", tuple[bytes, ...])
 _PAIRS = packed("bag", tuple[tuple[bytes, int], ...])
+_NOTHING = _PAIRS.serialize(())
 _BAG: Serde[Bag] = Serde(
     _PAIRS.name,
-    lambda bag: _PAIRS.serialize(tuple(bag)),
+    lambda bag: _PAIRS.serialize(bag.pairs()) if bag else _NOTHING,
     lambda data: Bag(_PAIRS.deserialize(data)),
     immutable=True,
     exact=Bag,
@@ -216,8 +218,19 @@ def top_k(
         raise TopologyError(f"aggregate {name!r}: k={k}; it must be at least 1")
     pick, rank, (serde, _) = getter(of, name), getter(by, name), _serdes(value)
 
+    known: dict[bytes, Any] = {}
+
+    def ranked_as(data: bytes) -> Any:
+        """The rank of a kept value, which is decoded once while it is among the best of few."""
+        found = known.get(data)
+        if found is None:
+            if len(known) >= _RANKS_KEPT:
+                known.clear()
+            found = known[data] = _ordered(rank(serde.deserialize(data)))
+        return found
+
     def best(values: tuple[bytes, ...]) -> tuple[bytes, ...]:
-        ranked = [(_ordered(rank(serde.deserialize(v))), v) for v in sorted(values)]
+        ranked = [(ranked_as(v), v) for v in sorted(values)]
         ranked.sort(key=_first, reverse=largest)  # stable in both directions
         return tuple([v for _, v in ranked[:k]])
 

@@ -153,6 +153,18 @@ def counted_so_far(groups: Groups) -> Ints:
     return out
 
 
+def summed_so_far(groups: Groups, values: Ints) -> Ints:
+    """For each row, the sum of its group's values so far, the row included; modulo 2**64."""
+    if len(groups.codes) == 1:
+        return np.cumsum(values)
+    by_group, starts = _runs(groups)
+    sums = np.cumsum(values[by_group])
+    before = np.where(starts > 0, sums[starts - 1], 0)
+    out = np.empty(len(values), np.int64)
+    out[by_group] = sums - before[groups.numbers[by_group]]
+    return out
+
+
 def _runs(groups: Groups) -> tuple[Places, Ints]:
     """The rows sorted by group, stable within each, and the start of each group."""
     by_group = np.argsort(groups.numbers, kind="stable")

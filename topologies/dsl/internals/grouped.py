@@ -124,6 +124,7 @@ def _ready(
         inverse=of.subtract if of.exact_merge and not of.ordered else None,
         result=of.result,
         parts=of.parts,
+        result_of_parts=of.result_of_parts,
     )
     request = dataclasses.replace(_request(groups, name, of.serde, how, fold), shown_serde=shown)
     partly = merge if not of.ordered and (of.exact_merge or approximate) else None

@@ -24,6 +24,7 @@ from penstock.topologies.operator_api.required_columns import ROW_LAYOUT, EdgeLa
 from penstock.topologies.operators.aggregates.fold import Aggregation, BuiltOperator, Fold
 from penstock.topologies.operators.aggregates.folds.choice import column_fold, row_fold, tally_fold
 from penstock.topologies.operators.aggregates.folds.strategy import Changes, OutKeys, Touched
+from penstock.topologies.operators.aggregates.folds.updates import why_no_updates
 from penstock.topologies.operators.base.row_functions import map_rows, serialize_keys, without_nulls
 from penstock.topologies.operators.columnar.grouping import entries_of
 from penstock.topologies.operators.columnar.input_modes import counting_mode, folding_mode, why_rows
@@ -49,7 +50,7 @@ class AggregateSpec(OperatorSpec):
         """How it takes records. ``reason``: why one by one, whatever it folds; ``late``: what is needed of late ones."""
         folds = bool(self.fold.parts) and not self.fold.partials
         if reason is None and folds and self.emission == "every_update":
-            reason = "it emits every update"
+            reason = why_no_updates(self.fold)
         if reason is None and folds and not self.sends_olds:
             return folding_mode(self.fold.parts, late)
         counts = self.fold.counts or self.fold.sums
@@ -59,7 +60,9 @@ class AggregateSpec(OperatorSpec):
     def output_layout(self, port: int, given: EdgeLayout, input_mode: InputMode) -> EdgeLayout:
         if port > 0:  # late records, as they came
             return given
-        counts = input_mode.rows is None and not self.fold.parts
+        if input_mode.rows is None and self.fold.parts:
+            return EdgeLayout(keys=True, values=True) if self.emission == "every_update" else ROW_LAYOUT
+        counts = input_mode.rows is None
         # results held until a commit are kept in columns if the store can tally, which window stores cannot
         shown = self.emission == "every_update" or (self.emission == "per_commit" and tallies(self.store))
         return EdgeLayout(keys=True, values=True) if counts and shown else ROW_LAYOUT

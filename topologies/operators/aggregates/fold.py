@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from penstock.state.serdes.serde import Serde
 from penstock.topologies.aggregators.base import Part
+from penstock.topologies.expressions.row_function import ExpressionFunction
 from penstock.topologies.operator_api.operator import Emission, OperatorSpec
 from penstock.topologies.windows import Windows
 
@@ -26,7 +27,7 @@ class Fold:
     merges those of two disjoint sets of records, so that windows may share the aggregates of their parts;
     ``inverse(a, b)`` removes b's records from a. ``result`` computes what is emitted from an aggregate; ``None``: the
     aggregate itself. ``parts``: the aggregate expressions that the adder folds, if the aggregate is the tuple of
-    their accumulators.
+    their accumulators; ``result_of_parts`` is then the result as an expression over theirs, the fields ``part1`` and so on.
     """
 
     adders: tuple[Adder, ...]
@@ -40,6 +41,7 @@ class Fold:
     inverse: Callable[[Any, Any], Any] | None = None
     result: Callable[[Any], Any] | None = None
     parts: tuple[Part, ...] = ()
+    result_of_parts: ExpressionFunction | None = None
 
     def add(self, port: int, key: Any, value: Any, ts: int, aggregate: Any) -> Any:
         """The aggregate with one record more; ``None`` for the aggregate: it is the first."""

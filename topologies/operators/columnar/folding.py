@@ -20,10 +20,29 @@ from penstock.topologies.expressions.row_function import ExpressionFunction
 from penstock.topologies.expressions.vectors import Vectors
 from penstock.topologies.operator_api.batch import ColumnBatch
 from penstock.topologies.operator_api.columns import CodedColumn, Column, Mask, NumberColumn, Places
+from penstock.topologies.operators.columnar.distinct import added
 
+DISTINCT = "count_distinct"
 _SAFE = float(1 << 62)
 Values = tuple[NDArray[Any], Places]
 """The values that are not null, and the group of each."""
+
+
+class PartColumnsOf:
+    """The columns of the aggregates of one operator."""
+
+    def __init__(self, parts: Sequence[Part]) -> None:
+        self._vectors = [None if p.of is None else Vectors.of(p.of) for p in parts]
+
+    def of(self, batch: ColumnBatch) -> list[Column | None] | None:
+        """The column of each aggregate; ``None`` in it: of the records. ``None``: row by row."""
+        out: list[Column | None] = []
+        for vectors in self._vectors:
+            column = None if vectors is None else vectors.column(batch)
+            if vectors is not None and column is None:
+                return None
+            out.append(column)
+        return out
 
 
 class PartFolds:
@@ -31,7 +50,7 @@ class PartFolds:
 
     def __init__(self, parts: Sequence[Part]) -> None:
         self._parts = tuple(parts)
-        self._vectors = [None if p.of is None else Vectors.of(p.of) for p in parts]
+        self._columns = PartColumnsOf(parts)
 
     @classmethod
     def of(cls, parts: Sequence[Part] | None) -> PartFolds | None:
@@ -41,14 +60,8 @@ class PartFolds:
         return cls(parts)
 
     def columns(self, batch: ColumnBatch) -> list[Column | None] | None:
-        """The column of each aggregate; ``None`` in it: of the records. ``None``: row by row."""
-        out: list[Column | None] = []
-        for vectors in self._vectors:
-            column = None if vectors is None else vectors.column(batch)
-            if vectors is not None and column is None:
-                return None
-            out.append(column)
-        return out
+        """See ``PartColumnsOf``."""
+        return self._columns.of(batch)
 
     def folded(
         self, before: list[tuple[Any, ...]], groups: Groups, columns: list[Column | None]
@@ -60,6 +73,9 @@ class PartFolds:
             new: list[Any] | None
             if column is None:
                 new = _counted(accs, groups.numbers)
+            elif part.function == DISTINCT:
+                found = added(part, accs, groups, column)
+                new = None if found is None else found.bags
             else:
                 values = _present(column, groups) if part.function == "count" else _values(column, groups)
                 new = None if values is None else _FOLDS[part.function](accs, *values, part)
@@ -71,7 +87,7 @@ class PartFolds:
 
 def why_not(part: Part) -> str | None:
     """Why an aggregate is folded row by row."""
-    if part.function not in _FOLDS:
+    if part.function not in _FOLDS and part.function != DISTINCT:
         return f"{part.function}() takes its records one by one"
     return None if part.of is None or isinstance(part.of, ExpressionFunction) else "it is computed by a function"
 
@@ -114,7 +130,7 @@ def _total(accs: list[Any], array: NDArray[Any], numbers: Places, part: Part) ->
         return None
     totals = [total for _, total in accs]
     if part.kind == "int64" and array.dtype == np.int64:
-        if not _far_from_bounds(totals, array):
+        if not far_from_bounds(totals, array):
             return None
         sums = np.array(totals, np.int64)
     elif part.kind == "float64" and array.dtype == np.float64 and all(type(t) is float for t in totals):
@@ -129,7 +145,7 @@ def _total(accs: list[Any], array: NDArray[Any], numbers: Places, part: Part) ->
     return [(acc[0] + n, s) if n else acc for acc, n, s in zip(accs, counts, sums.tolist(), strict=True)]
 
 
-def _far_from_bounds(totals: list[int], array: NDArray[Any]) -> bool:
+def far_from_bounds(totals: list[int], array: NDArray[Any]) -> bool:
     """Whether no sum on the way can leave the bounds of 64 bits."""
     most = 0.0 if not len(array) else max(abs(float(array.max())), abs(float(array.min()))) * len(array)
     return most < _SAFE and all(type(t) is int and abs(t) < _SAFE for t in totals)

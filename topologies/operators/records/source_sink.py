@@ -271,7 +271,7 @@ class SinkSpec(OperatorSpec):
             raise TopologyError("a sink has no topic; name one")
 
     def input_mode(self, port: int, out: Sequence[RequiredColumns]) -> InputMode:
-        by_key = self.route == "key" and self.topic_of is None and self.inner_key is None
+        by_key = self.route == "key" and self.topic_of is None
         return writing_mode(self.key_serde, self.value_serde, by_key=by_key)
 
     def row_reason(self, port: int, given: EdgeLayout) -> str | None:

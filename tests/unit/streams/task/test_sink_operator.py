@@ -22,7 +22,9 @@ from penstock.topologies.dsl.builder import StreamsBuilder
 from penstock.topologies.windows import tumbling
 
 
-def outputs(builder: StreamsBuilder, rows: list[Record], partition: int, counts: dict[str, int]) -> list[Output]:
+def outputs(
+    builder: StreamsBuilder, rows: list[Record], partition: int, counts: dict[str, int], *, columns: bool = False
+) -> list[Output]:
     """What the first sub-topology's task sends for these records."""
     topology = builder.build()
     sub = topology.subtopologies[0]
@@ -38,7 +40,8 @@ def outputs(builder: StreamsBuilder, rows: list[Record], partition: int, counts:
         counts,
     )
     keys, values, times, _ = zip(*rows, strict=True)
-    task.add(Chunk(topic, partition, list(range(len(rows))), list(keys), list(values), list(times)), len(rows))
+    chunk = Chunk(topic, partition, list(range(len(rows))), list(keys), list(values), list(times))
+    task.add(chunk.in_columns() if columns else chunk, len(rows))
     while task.process():
         pass
     return task.take_outputs()
@@ -68,6 +71,17 @@ def test_windowed_keys_are_partitioned_by_the_inner_key() -> None:
     assert sent.partition == [partition_for(k, 12) for k in (b"a", b"b", b"a", b"foobar")]
     assert sent.partition[3] == 6
     assert sent.keys[2] == b"a" + (10).to_bytes(8, "big")
+
+
+def test_windowed_keys_in_columns_have_the_partitions_of_rows() -> None:
+    builder = StreamsBuilder(key=str, value=bytes)
+    builder.stream("in").group_by_key().windowed_by(tumbling(100, grace=500)).count().to("out")
+    rows = [Record(b"k%d" % (i % 7), b"", i) for i in range(300)]
+    (listed,) = outputs(builder, rows, 0, {"out": 12})
+    (sent,) = outputs(builder, rows, 0, {"out": 12}, columns=True)
+    assert sent.columnar and not listed.columnar
+    assert len(set(sent.partition)) > 3  # type: ignore[arg-type]  # a list, as the next line says
+    assert sent == listed
 
 
 def large(policy: Any) -> TaskOptions:

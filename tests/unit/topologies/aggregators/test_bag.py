@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import random
+import pickle
 import tracemalloc
 from collections import Counter
 
@@ -10,33 +10,58 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.topologies.aggregators import bag as bags
 from penstock.topologies.aggregators.bag import Bag
 
 MOVES = st.lists(st.tuples(st.binary(max_size=2), st.sampled_from([1, 1, -1])), max_size=60)
 
 
-@given(moves=MOVES, run_max=st.sampled_from([2, 3, 8]))
-def test_it_holds_what_a_counter_holds(moves: list[tuple[bytes, int]], run_max: int) -> None:
-    usual, bags.RUN_MAX = bags.RUN_MAX, run_max
-    try:
-        bag, model = Bag(), Counter[bytes]()
-        for value, by in moves:
-            before, pairs = bag, tuple(bag)
-            if by < 0 and not model[value]:
-                with pytest.raises(ValueError, match="does not contain"):
-                    bag.moved(value, by)
-                continue
-            bag = bag.moved(value, by)
-            model[value] += by
-            held = sorted((v, n) for v, n in model.items() if n)
+def pairs_of(model: Counter[bytes]) -> list[tuple[bytes, int]]:
+    """What a bag of these counts holds."""
+    return sorted((v, n) for v, n in model.items() if n)
+
+
+@given(moves=MOVES, look=st.booleans())
+def test_it_holds_what_a_counter_holds(moves: list[tuple[bytes, int]], look: bool) -> None:
+    bag, model = Bag(), Counter[bytes]()
+    for value, by in moves:
+        before, pairs = bag, pairs_of(model)
+        if by < 0 and not model[value]:
+            with pytest.raises(ValueError, match="does not contain"):
+                bag.moved(value, by)
+            continue
+        bag = bag.moved(value, by)
+        model[value] += by
+        held = pairs_of(model)
+        assert len(bag) == len(held)
+        assert len(before) == len(pairs)
+        if look:
             assert list(bag) == held
-            assert len(bag) == len(held)
             assert bag == Bag(held)
             assert hash(bag) == hash(Bag(held))
-            assert tuple(before) == pairs
-    finally:
-        bags.RUN_MAX = usual
+            assert tuple(before) == tuple(pairs)
+    assert list(bag) == pairs_of(model)
+
+
+@given(
+    steps=st.lists(
+        st.tuples(st.integers(0, 99), st.sampled_from([b"a", b"b", b"c"]), st.sampled_from([1, 1, -1]), st.booleans()),
+        max_size=40,
+    )
+)
+def test_older_ones_keep_what_they_hold_and_can_be_gone_on_from(steps: list[tuple[int, bytes, int, bool]]) -> None:
+    made = [(Bag(), Counter[bytes]())]
+    for place, value, by, look in steps:
+        bag, model = made[place % len(made)]
+        if by < 0 and not model[value]:
+            continue
+        made.append((bag.moved(value, by), model + Counter({value: by}) if by > 0 else model - Counter({value: -by})))
+        if look:
+            assert list(bag) == pairs_of(model)
+    for bag, model in made:
+        assert (len(bag), list(bag)) == (len(pairs_of(model)), pairs_of(model))
+    for bag, model in made:
+        assert bag == Bag(pairs_of(model))
+    assert pickle.loads(pickle.dumps(made[-1][0])) == made[-1][0]
 
 
 @given(a=st.lists(st.binary(max_size=1), max_size=20), b=st.lists(st.binary(max_size=1), max_size=20))
@@ -61,13 +86,14 @@ def test_its_size_is_that_of_its_values() -> None:
     assert 0.7 * taken < bag.__sizeof__() < 1.3 * taken
 
 
-def test_runs_stay_short_in_every_order_of_arrival() -> None:
-    values = [b"%06d" % n for n in range(5_000)]
-    shuffled = random.Random(3).sample(values, len(values))
-    for order in (values, values[::-1], shuffled):
-        bag = Bag()
-        for value in order:
-            bag = bag.moved(value, 1)
-        assert max(map(len, bag._runs)) <= bags.RUN_MAX
-        assert len(bag._runs) <= 4 * len(values) // bags.RUN_MAX + 1
-        assert bag == Bag((v, 1) for v in values)
+def test_many_older_ones_that_only_the_first_keeps_alive_can_be_used_and_go() -> None:
+    values = [b"%06d" % n for n in range(200_000)]
+    first = bag = Bag([(b"", 1)])
+    for value in values:
+        bag = bag.moved(value, 1)
+    del bag
+    assert list(first) == [(b"", 1)]
+    first = bag = Bag([(b"", 1)])
+    for value in values:
+        bag = bag.moved(value, 1)
+    del bag, first

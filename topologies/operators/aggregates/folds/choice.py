@@ -14,6 +14,7 @@ from penstock.topologies.operators.aggregates.folds.counts import CountColumns, 
 from penstock.topologies.operators.aggregates.folds.parts import PartColumns
 from penstock.topologies.operators.aggregates.folds.rows import DecodingRows, ImmutableRows
 from penstock.topologies.operators.aggregates.folds.strategy import ColumnFold, OutKeys, RowFold
+from penstock.topologies.operators.aggregates.folds.updates import PartUpdates, why_no_updates
 from penstock.topologies.operators.columnar.folding import PartFolds
 
 
@@ -39,9 +40,11 @@ def column_fold(
     """How whole columns are folded; ``None``: not at all. ``show``: takes updates, if anyone does."""
     if olds or not state.immutable:
         return None
-    parts = None if updates or fold.init is None else PartFolds.of(fold.parts)
-    if parts is not None and fold.init is not None:
-        return PartColumns(state, parts, fold.init)
+    if fold.init is not None and fold.parts and not fold.partials:
+        if updates and show is not None:
+            return None if why_no_updates(fold) else PartUpdates(state, fold, show=show, out_keys=out_keys)
+        parts = PartFolds.of(fold.parts)
+        return None if parts is None else PartColumns(state, parts, fold.init)
     counts = fold.counts or (fold.sums and not updates)
     if not counts or fold.result is not None or state.exact is not int:
         return None

@@ -16,7 +16,7 @@ from penstock.state.stores.count_store import CountStoreView
 from penstock.state.stores.store_view import KeyValueStoreView
 from penstock.topologies.columnar.column_parts import key_bytes
 from penstock.topologies.columnar.encoded_columns import EncodedColumn
-from penstock.topologies.columnar.kernels import Coder, counted_so_far, highest_so_far
+from penstock.topologies.columnar.kernels import Coder, Groups, counted_so_far, highest_so_far
 from penstock.topologies.operator_api.batch import Batch, ColumnBatch
 from penstock.topologies.operator_api.columns import BytesColumn, CodedColumn, Column, Ints, NumberColumn
 from penstock.topologies.operators.aggregates.folds.strategy import Failed, OutKeys, Touched
@@ -132,9 +132,7 @@ def add_counts(
 def counted_updates(batch: ColumnBatch, found: Entries, before: list[Any], out_keys: OutKeys | None) -> ColumnBatch:
     """Every update of the counts of a batch: the records with their key's count up to them. ``before``: the store's
     entries. ``out_keys``: ``None`` where the records keep their keys."""
-    latest = highest_so_far(found.groups, batch.times)
     counts = [0 if e is None else e[0] for e in before]
-    times = np.array([-1 if e is None else e[1] for e in before], np.int64)
     numbers = found.groups.numbers
     keys: list[Any] | Column
     if out_keys is not None:
@@ -143,7 +141,13 @@ def counted_updates(batch: ColumnBatch, found: Entries, before: list[Any], out_k
         assert batch.key_column is not None
         keys = batch.key_column
     values = _counts_up_to(counts, numbers, counted_so_far(found.groups))
-    return ColumnBatch(keys, values, np.maximum(latest, times[numbers]), batch.orders, batch.headers)
+    return ColumnBatch(keys, values, times_so_far(found.groups, batch.times, before), batch.orders, batch.headers)
+
+
+def times_so_far(groups: Groups, times: Ints, before: list[Any]) -> Ints:
+    """The timestamps of updates: the highest of their entry so far. ``before``: the entries before the batch."""
+    of_entries = np.array([-1 if e is None else e[1] for e in before], np.int64)
+    return np.maximum(highest_so_far(groups, times), of_entries[groups.numbers])
 
 
 def _counts_up_to(before: list[int], numbers: Ints, so_far: Ints) -> Column:

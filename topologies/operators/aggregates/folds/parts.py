@@ -7,6 +7,7 @@ from typing import Any
 
 from penstock.state.stores.store_view import KeyValueStoreView
 from penstock.topologies.operator_api.batch import ColumnBatch
+from penstock.topologies.operator_api.columns import Ints
 from penstock.topologies.operators.aggregates.folds.strategy import Touched
 from penstock.topologies.operators.columnar.folding import PartFolds
 from penstock.topologies.operators.columnar.hopping import spread_columns
@@ -29,14 +30,20 @@ class PartColumns:
             columns = spread_columns(columns, places)
         state, init, store_keys = self._state, self._init, found.store_keys
         state.load(store_keys)
-        entries, exact = state.entries, state.exact
-        before = list(map(entries.__getitem__, store_keys))
+        before = list(map(state.entries.__getitem__, store_keys))
         new = self._parts.folded([init() if e is None else e[0] for e in before], found.groups, columns)
         if new is None:
             return False
-        times: list[int] = touched.latest(batch.times).tolist()
-        for key, acc, ts, entry in zip(store_keys, new, times, before, strict=True):
-            ts = ts if entry is None else max(ts, entry[1])
-            entries[key] = (acc if type(acc) is exact else state.as_stored(acc), ts)
-            state.dirty[key] = ts
+        put_accumulators(state, store_keys, new, touched.latest(batch.times), before)
         return True
+
+
+def put_accumulators(
+    state: KeyValueStoreView, store_keys: list[bytes], new: list[Any], times: Ints, before: list[Any]
+) -> None:
+    """Change loaded entries. ``times``: the highest timestamps of their new records; ``before``: the entries so far."""
+    entries, exact = state.entries, state.exact
+    for key, acc, ts, entry in zip(store_keys, new, times.tolist(), before, strict=True):
+        ts = ts if entry is None else max(ts, entry[1])
+        entries[key] = (acc if type(acc) is exact else state.as_stored(acc), ts)
+        state.dirty[key] = ts

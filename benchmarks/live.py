@@ -8,7 +8,6 @@ waits longer, and never the load smaller.
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
 import threading
@@ -136,9 +135,7 @@ def quantiles(waits_ms: NDArray[np.float64]) -> dict[str, float]:
 
 def run_worker(topology: Topology) -> None:
     """Run a worker in this process until SIGTERM, by the orders of ``start_worker``."""
-    worker = Worker(topology, penstock_app.settings())
-    signal.signal(signal.SIGTERM, lambda *_: worker.request_stop())
-    worker.run()
+    penstock_app.run_until_stopped(Worker(topology, penstock_app.settings()))
 
 
 def start_worker(

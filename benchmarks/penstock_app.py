@@ -51,7 +51,11 @@ def settings() -> WorkerSettings:
 
 def work(workload: str) -> None:
     """Run one worker in this process until SIGTERM."""
-    worker = Worker(topology(workload), settings())
+    run_until_stopped(Worker(topology(workload), settings()))
+
+
+def run_until_stopped(worker: Worker) -> None:
+    """Run a worker until SIGTERM, under a profiler if ``PROFILE`` names a file for it."""
     signal.signal(signal.SIGTERM, lambda *_: worker.request_stop())
     if path := os.environ.get("PROFILE"):
         profile = cProfile.Profile()

@@ -64,6 +64,25 @@ def test_older_ones_keep_what_they_hold_and_can_be_gone_on_from(steps: list[tupl
     assert pickle.loads(pickle.dumps(made[-1][0])) == made[-1][0]
 
 
+@given(
+    parts=st.lists(st.lists(st.sampled_from([b"a", b"b", b"c", b"d"]), max_size=5), max_size=8), back=st.integers(0, 7)
+)
+def test_many_values_are_added_as_one_after_the_other(parts: list[list[bytes]], back: int) -> None:
+    made = [Bag()]
+    for values in parts:
+        one, before = made[-1], len(made[-1])
+        bag, firsts = made[-1].added(values)
+        for value in values:
+            one = one.moved(value, 1)
+        assert len(bag) == before + sum(firsts)
+        made.append(bag)
+        if back == len(made):
+            assert list(bag) == list(one)
+    counts = [Counter(value for values in parts[:n] for value in values) for n in range(len(made))]
+    for bag, model in reversed(list(zip(made, counts, strict=True))):
+        assert list(bag) == pairs_of(model)
+
+
 @given(a=st.lists(st.binary(max_size=1), max_size=20), b=st.lists(st.binary(max_size=1), max_size=20))
 def test_bags_are_put_together_and_taken_apart(a: list[bytes], b: list[bytes]) -> None:
     one, other = (Bag(sorted(Counter(some).items())) for some in (a, b))

@@ -30,13 +30,13 @@ class ImmutableRows:
             found = entries[store_key]
             try:
                 if found is None:
-                    new = value if init is None else adder(key, value, init())
+                    old, new = None, value if init is None else adder(key, value, init())
                 else:
                     old, old_ts = found
                     new = adder(key, value, old)
                     if old_ts > ts:
                         ts = old_ts
-                if type(new) is exact:
+                if type(new) is exact or (new is old and new is not None):  # what was stored is in the form to store
                     entries[store_key] = (new, ts)
                 else:
                     entries[store_key] = None if new is None else (state.as_stored(new), ts)

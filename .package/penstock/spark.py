@@ -3,7 +3,7 @@
 ``Application`` gives topics, changelogs and stores as DataFrames with typed columns, of what is committed now, at a time or
 at a savepoint; ``register`` makes the same known as ``spark.read.format("penstock")``. ``write_topic`` writes a DataFrame
 to a topic, exactly once; ``lake_topic`` and ``lake_store`` write Iceberg tables; ``figures`` are aggregations over all of a
-topic. ``compact``, ``replay`` and ``verify`` are the commands of these names. It needs the extra ``spark``.
+topic. ``compact``, ``replay``, ``stream`` and ``verify`` are the commands of these names. It needs the extra ``spark``.
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ from penstock.streams.spark.frames.source import FORMAT, register
 from penstock.streams.spark.frames.writing import WriteResult, write_topic
 from penstock.streams.spark.lake.tables import LakeResult, lake_store, lake_topic
 from penstock.streams.spark.session import spark_session
+from penstock.streams.spark.streaming.output_hook import MicroBatch
+from penstock.streams.spark.streaming.query import Streamed, stream
 
 __all__ = [
     "Application",
@@ -35,11 +37,14 @@ __all__ = [
     "lake_store",
     "lake_topic",
     "LakeResult",
+    "MicroBatch",
     "register",
     "replay",
     "ReplayResult",
     "spark_session",
     "SparkSettings",
+    "stream",
+    "Streamed",
     "verify",
     "VerifyResult",
     "write_topic",

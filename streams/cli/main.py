@@ -69,6 +69,7 @@ COMMANDS = (
     Command("verify", f"{_CLI}.verify", "compare what workers wrote with what Spark computes"),
     Command("compare", f"{_CLI}.compare", "say what a changed topology would change, over a range of the log"),
     Command("catchup", f"{_CLI}.catch_up", "work off an application's backlog in Spark, and hand it back"),
+    Command("stream", f"{_CLI}.stream", "run a topology in Spark, in micro-batches, instead of workers"),
     Command("bootstrap", f"{_CLI}.bootstrap", "build a new application's stores from history, in Spark"),
     Command("lake", f"{_CLI}.lake", "write a topic or a store to an Apache Iceberg table"),
     Command("savepoints", f"{_CLI}.kept", "list, pin and unpin the savepoints that compact has made", waits=True),

@@ -9,9 +9,10 @@ needs the records before it. That holds for keys of any order; it happens if the
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
-from penstock.state.log import TaskId, TopicPartition
+from penstock.state.log import TopicPartition
 from penstock.state.recovery.changelog import changelog_topic, expires
 from penstock.state.stores.store import StateBackend, StoreSpec
 from penstock.streams.task.task import Task
@@ -30,40 +31,59 @@ def _is_marked(spec: StoreSpec) -> bool:
     return spec.changelog and expires(spec)
 
 
+class KeySpan(NamedTuple):
+    """A store as of a commit: where its changelog ends, and its lowest and highest key (``None``: it is empty)."""
+
+    end: int
+    lowest: bytes | None
+    highest: bytes | None
+
+
+def marked_stores(stores: Sequence[StoreSpec]) -> list[str]:
+    """Those whose changelogs are otherwise kept forever."""
+    return [spec.name for spec in stores if _is_marked(spec)]
+
+
+def span_of(backend: StateBackend, store: str, end: int) -> KeySpan:
+    """The span of a store whose changelog ends at ``end``."""
+    lowest = next((key for key, _ in backend.range(store, None, None)), None)
+    return KeySpan(end, lowest, next((key for key, _ in backend.range(store, None, None, reverse=True)), None))
+
+
 class ChangelogMarks:
     """The marks of the tasks of one worker. If they are lost with it, deletions only come later."""
 
     def __init__(self, application_id: str) -> None:
         self._application_id = application_id
-        self._marks: dict[tuple[TaskId, str], list[tuple[int, bytes]]] = {}
+        self._marks: dict[TopicPartition, list[tuple[int, bytes]]] = {}
 
     def unneeded(self, tasks: Iterable[Task]) -> dict[TopicPartition, int]:
         """The offset before which each changelog of these tasks may be deleted, as of their last commit, which is in
         their stores. Drops the marks of other tasks."""
-        out: dict[TopicPartition, int] = {}
-        kept: dict[tuple[TaskId, str], list[tuple[int, bytes]]] = {}
+        spans: dict[TopicPartition, KeySpan] = {}
         for task in tasks:
             for name, end in task.changelog_ends.items():
-                if name not in task.stores or not _is_marked(spec := task.stores[name].spec):
-                    continue
-                marks = kept[task.id, name] = self._marks.get((task.id, name), [])
-                before = _look(task.backend, name, end, marks)
-                if before is not None:
-                    out[TopicPartition(changelog_topic(self._application_id, spec), task.id.partition)] = before
-        self._marks = kept
-        return out
+                if name in task.stores and _is_marked(spec := task.stores[name].spec):
+                    changelog = TopicPartition(changelog_topic(self._application_id, spec), task.id.partition)
+                    spans[changelog] = span_of(task.backend, name, end)
+        self._marks = {changelog: marks for changelog, marks in self._marks.items() if changelog in spans}
+        return self.look(spans)
+
+    def look(self, spans: Mapping[TopicPartition, KeySpan]) -> dict[TopicPartition, int]:
+        """The offset before which each of these changelogs may be deleted."""
+        found = {changelog: _look(span, self._marks.setdefault(changelog, [])) for changelog, span in spans.items()}
+        return {changelog: before for changelog, before in found.items() if before is not None}
 
 
-def _look(backend: StateBackend, store: str, end: int, marks: list[tuple[int, bytes]]) -> int | None:
+def _look(span: KeySpan, marks: list[tuple[int, bytes]]) -> int | None:
     """Add a mark, and remove those that the store has passed."""
-    lowest = next((key for key, _ in backend.range(store, None, None)), None)
-    if lowest is None:
+    end, lowest, highest = span
+    if lowest is None or highest is None:
         marks.clear()
         return end
-    passed = [offset for offset, highest in marks if highest < lowest]
+    passed = [offset for offset, key in marks if key < lowest]
     del marks[: len(passed)]
     if not marks or end > marks[-1][0]:
-        highest = next(key for key, _ in backend.range(store, None, None, reverse=True))
         while marks and marks[-1][1] >= highest:
             marks.pop()  # nothing written since is above it: the new mark is better
         if len(marks) >= MARKS_MAX:

@@ -18,16 +18,16 @@ _NETWORK = ("TimeoutException", "Failed to construct kafka consumer", "Failed to
 
 
 @contextmanager
-def translated(job: str) -> Iterator[None]:
+def translated(job: str, ended: str = "published nothing") -> Iterator[None]:
     """Raise the error that a Spark job failed with: one of ours as it was in the executor, any other as
-    ``EnvironmentFault``. ``job`` names it, as in "the compaction"."""
+    ``EnvironmentFault``. ``job`` names it, as in "the compaction", and ``ended`` says how far it came."""
     try:
         yield
     except (PySparkException, Py4JError) as exc:
-        raise translate(str(exc), job) from exc
+        raise translate(str(exc), job, ended) from exc
 
 
-def translate(text: str, job: str) -> PenstockError:
+def translate(text: str, job: str, ended: str = "published nothing") -> PenstockError:
     """The error of ours in the text of a failed Spark job."""
     ours = _OURS.findall(text)
     if ours:
@@ -50,6 +50,6 @@ def translate(text: str, job: str) -> PenstockError:
     ):
         line = next((x for x in text.splitlines() if any(w in x for w in words)), None)
         if line is not None:
-            return EnvironmentFault(f"{job} published nothing: {advice}. Spark said: {line.strip()[:500]}")
+            return EnvironmentFault(f"{job} {ended}: {advice}. Spark said: {line.strip()[:500]}")
     shown = text.strip()
-    return EnvironmentFault(f"{job} published nothing: the Spark job failed: {shown[:300]} … {shown[-1200:]}")
+    return EnvironmentFault(f"{job} {ended}: the Spark job failed: {shown[:300]} … {shown[-1200:]}")

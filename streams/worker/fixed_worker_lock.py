@@ -56,13 +56,15 @@ class FixedWorkerPresence:
         self._look = look
         self._look_due = False
         self._joined = False
+        self.lost = False
+        """Whether the membership has ended since it began, and others could begin."""
         self._kept_s = 0.0
 
     def join(self) -> None:
         """Become a member. Raises ``RetriableError`` if the brokers do not answer."""
         until = time.monotonic() + JOIN_LIMIT_S
         self._consumer.subscribe(
-            [self._topic], on_assign=self._on_assign, on_revoke=lambda _: None, on_lost=lambda _: None
+            [self._topic], on_assign=self._on_assign, on_revoke=lambda _: None, on_lost=self._on_lost
         )
         while not self._joined:
             if time.monotonic() > until:
@@ -80,6 +82,9 @@ class FixedWorkerPresence:
         self._joined = True
         self._consumer.assign_at(dict.fromkeys(partitions, 0))
         self._consumer.pause(partitions)
+
+    def _on_lost(self, partitions: Sequence[TopicPartition]) -> None:
+        self.lost = True
 
     def keep(self) -> None:
         """Take part in the group's protocol. Call it regularly."""

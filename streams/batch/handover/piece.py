@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from tempfile import TemporaryDirectory
 
 from penstock.state.log import TaskId, TopicPartition
@@ -20,8 +21,10 @@ from penstock.state.snapshots.manifest import Manifest
 from penstock.state.snapshots.repository import open_repository
 from penstock.streams.batch.cluster import Cluster, ClusterAddress, open_cluster
 from penstock.streams.batch.compact_executor import CompactTarget, StoreForm, write_snapshot
+from penstock.streams.batch.handover.kept_state import kept_folder
 from penstock.streams.batch.shipping import ShippedTopology
 from penstock.streams.events.measurements import CommitStep
+from penstock.streams.runtime.changelog_marks import KeySpan, marked_stores, span_of
 from penstock.streams.runtime.work_bounds import WorkBounds
 from penstock.streams.worker.settings import WorkerSettings
 from penstock.streams.worker.worker import Worker
@@ -49,27 +52,34 @@ class Piece:
 @dataclasses.dataclass(frozen=True)
 class PieceJob:
     """Values that all pieces need. ``settings`` may hold secrets, and are never shown. ``outputs``: see ``WorkBounds``.
-    ``repository``: where snapshots of the stores go; ``None``: none are made."""
+    ``repository``: where snapshots of the stores go; ``None``: none are made. ``keeps_state``: the stores stay on the
+    executor's machine, in the state folder of the settings (``kept_state``); else they are restored for each piece.
+    ``spans``: those of the stores whose changelogs only their tasks can trim are reported."""
 
     topology: ShippedTopology
     settings: WorkerSettings = dataclasses.field(repr=False)
     outputs: Mapping[str, str | None]
     repository: str | None
+    keeps_state: bool = False
+    spans: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
 class PieceReport:
-    """The result of a piece. ``snapshots`` are uploaded and not published."""
+    """The result of a piece. ``snapshots`` are uploaded and not published. ``shutdown``: the topology asked for a shutdown,
+    so it may not be at its stops. ``spans``: by changelog."""
 
     piece: Piece
     records: int
     snapshots: tuple[Manifest, ...]
+    shutdown: bool = False
+    spans: Mapping[TopicPartition, KeySpan] = dataclasses.field(default_factory=dict)
 
 
 def run_piece(job: PieceJob, piece: Piece) -> PieceReport:
     """Work it off; everything is committed when this returns. Raises what ends a worker."""
     topology = job.topology.load()
-    with TemporaryDirectory(prefix="penstock-handover-") as folder:
+    with _folder(job, piece) as folder:
         settings = executor_settings(job.settings, folder)
         if piece.records <= SMALL_RECORDS:
             settings = dataclasses.replace(settings, commit_interval_ms=SMALL_INTERVAL_MS)
@@ -82,7 +92,15 @@ def run_piece(job: PieceJob, piece: Piece) -> PieceReport:
             _step(SNAPSHOTS[0])
             snapshots = _snapshots(job.repository, topology, settings, piece)
             _step(SNAPSHOTS[1])
-    return PieceReport(piece, worker.runtime.records, tuple(snapshots))
+        spans = _spans(topology, settings, piece) if job.spans else {}
+    return PieceReport(piece, worker.runtime.records, tuple(snapshots), worker.runtime.shutdown_requested, spans)
+
+
+def _folder(job: PieceJob, piece: Piece) -> AbstractContextManager[str]:
+    if not job.keeps_state:
+        return TemporaryDirectory(prefix="penstock-handover-")
+    tasks = [TaskId(number, piece.partition) for number in piece.subtopologies]
+    return kept_folder(job.settings.state_dir, job.settings.application_id, tasks)
 
 
 def executor_settings(settings: WorkerSettings, folder: str) -> WorkerSettings:
@@ -139,6 +157,28 @@ def _snapshots(repository: str, topology: Topology, settings: WorkerSettings, pi
                     out.append(write_snapshot(open_repository(repository), target, entries, FILE_BYTES))
             finally:
                 backend.close()
+    return out
+
+
+def _spans(topology: Topology, settings: WorkerSettings, piece: Piece) -> dict[TopicPartition, KeySpan]:
+    """The spans of the stores as the worker left them."""
+    directory = StateDirectory(settings.state_dir, settings.application_id)
+    out: dict[TopicPartition, KeySpan] = {}
+    for number in piece.subtopologies:
+        stores = topology.subtopologies[number].stores
+        path = directory.database_path(str(TaskId(number, piece.partition)))
+        marked = marked_stores(stores)
+        if not marked or not path.exists():
+            continue
+        backend = open_scratch(path, stores)
+        try:
+            for spec in stores:
+                raw = backend.position(spec.name)
+                if spec.name in marked and raw is not None:
+                    changelog = TopicPartition(changelog_topic(settings.application_id, spec), piece.partition)
+                    out[changelog] = span_of(backend, spec.name, decode_position(raw).changelog_offset)
+        finally:
+            backend.close()
     return out
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 
 from penstock.state.log import TopicPartition
@@ -11,6 +12,9 @@ from penstock.streams.runtime.topic_setup import TopicLayout
 from penstock.streams.runtime.work_levels import work_levels
 from penstock.streams.task.bootstrap_inputs import bootstrap_topics
 from penstock.topologies.graph.topology import Topology
+
+MARKERS_WAIT_S = 30.0
+_MARKERS_TURN_S = 0.05
 
 
 class Rounds:
@@ -34,15 +38,21 @@ class Rounds:
         self._layout = layout
         self._cluster = cluster
         self._until = until
-        self._announced: set[tuple[int, ...]] = set()
+        self._announced: set[int] = set()
 
-    def pieces(self, level: tuple[int, ...]) -> list[Piece]:
-        """The pieces of work of this level, the largest first."""
+    def advance(self, until: Mapping[TopicPartition, int]) -> None:
+        """Go on up to here."""
+        self._until = until
+
+    def pieces(self, level: tuple[int, ...], *, everybody: bool = False) -> list[Piece]:
+        """The pieces of work of this level, the largest first. ``everybody``: also those that have nothing to read, for
+        what is due by the clock."""
         inputs = {n: self.inputs(n) for n in level}
         asked = [tp for mine in inputs.values() for tp in mine]
+        self._settle(asked)
         starts = self._starts(asked)
         stops = self._stops(asked, starts)
-        everybody = self._must_announce(level)
+        everybody = self._must_announce(level) or everybody
         out: list[Piece] = []
         for partition in range(max(self._layout.tasks[n] for n in level)):
             subs = tuple(n for n in level if partition < self._layout.tasks[n])
@@ -56,6 +66,7 @@ class Rounds:
         """These were worked off."""
         for piece in pieces:
             self.reached |= piece.stops
+            self._announced.update(piece.subtopologies)
 
     def inputs(self, subtopology: int) -> list[TopicPartition]:
         """All input partitions of a sub-topology."""
@@ -79,18 +90,30 @@ class Rounds:
     def _stops(
         self, asked: Sequence[TopicPartition], starts: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, int]:
-        sources = self._topology.source_topics(self._application_id)
-        internal = {t for t, (_, name) in sources.items() if self._topology.source(name).internal}
-        ends = self._cluster.ends(tp for tp in asked if tp.topic in internal)
+        ends = self._cluster.ends(self._internal(asked))
         wanted = {tp: ends[tp][1] if tp in ends else self._until.get(tp, 0) for tp in asked}
         return {tp: max(stop, starts[tp]) for tp, stop in wanted.items()}
+
+    def _internal(self, asked: Sequence[TopicPartition]) -> list[TopicPartition]:
+        sources = self._topology.source_topics(self._application_id)
+        internal = {t for t, (_, name) in sources.items() if self._topology.source(name).internal}
+        return [tp for tp in asked if tp.topic in internal]
+
+    def _settle(self, asked: Sequence[TopicPartition]) -> None:
+        """Wait until records that were committed to repartition topics can be read: a commit is answered before its markers
+        are written everywhere. What a frozen process has left open is not waited for much longer."""
+        internal = self._internal(asked)
+        until_s = time.monotonic() + MARKERS_WAIT_S
+        while internal and self._cluster.open_transactions(self._cluster.ends(internal)):
+            if time.monotonic() >= until_s:
+                return
+            time.sleep(_MARKERS_TURN_S)
 
     def _must_announce(self, level: tuple[int, ...]) -> bool:
         """Whether tasks of this level are to run although they have nothing to read: others wait until each of them has
         said once that it has caught up."""
-        if level in self._announced:
+        if self._announced.issuperset(level):
             return False
-        self._announced.add(level)
         waited_for = bootstrap_topics(self._topology)
         sinks = (self._topology.sink(name) for n in level for name in self._topology.subtopologies[n].sinks)
         return any(sink.topic in waited_for for sink in sinks)

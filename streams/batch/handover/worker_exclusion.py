@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 
-from penstock.state.errors import PenstockError, SettingsError
+from penstock.state.errors import PenstockError, SettingsError, TaskMigratedError
 from penstock.state.log import TopicPartition
 from penstock.streams.batch.background import in_background
 from penstock.streams.batch.cluster import ClusterAddress, open_admin, open_consumer, open_transactional, retried
@@ -24,9 +24,74 @@ from penstock.streams.worker.settings import WorkerSettings
 
 SESSION_MS = 10_000
 """A job that was killed keeps workers and other jobs away for this long."""
+LEAVING_S = 5.0
 _LOOK_AGAIN_S = 0.5
 Marks = Mapping[TopicPartition, OffsetAndMetadata | None]
 """Notes of the group of fixed workers about partitions (``fixed_fence``)."""
+
+
+class Hold:
+    """Keeps workers away. It is lost when this process was frozen or cut off for a session: then others may have taken
+    over, and come back."""
+
+    def __init__(
+        self,
+        presence: FixedWorkerPresence,
+        admin: LogAdmin,
+        settings: WorkerSettings,
+        inputs: Sequence[TopicPartition],
+    ) -> None:
+        self._presence = presence
+        self._admin = admin
+        self._settings = settings
+        self._application_id = settings.application_id
+        self._partitions = sorted({tp.partition for tp in inputs})
+        self._kept_s = time.monotonic()
+        self._lost = False
+
+    def keep(self) -> None:
+        """Keep it, or leave once it is lost, so that this process does not hinder who came after it. Call it regularly."""
+        self._look()
+        with suppress(PenstockError):
+            if self.lost:
+                self._presence.close()
+            else:
+                self._presence.keep()
+
+    @property
+    def lost(self) -> bool:
+        """Whether others could begin."""
+        return self._lost or self._presence.lost
+
+    def check(self) -> None:
+        """Raises ``TaskMigratedError`` if it was lost, and ``SettingsError`` if a worker with fixed partitions has started:
+        only those that join the group see this job and stop."""
+        self._look()
+        if self.lost:
+            raise TaskMigratedError(
+                f"this process did not run, or did not reach the brokers, for {SESSION_MS / 1000:.0f} s, so workers or "
+                f"another job may have taken the tasks of {self._application_id}. What is committed stays; start it again"
+            )
+        _wait_until_alone(self._admin, self._application_id)
+
+    def end_transactions(self) -> None:
+        """End those that work of this job has left open when it failed: until then the positions that they cover stay
+        undecided. Work that still goes on is refused from then on. Raises as ``check``."""
+        self.check()
+        s = self._settings
+        writing = ClusterAddress(s.bootstrap_servers, {**s.common, **s.producer})
+        for partition in self._partitions:
+            own_id = fixed_id(s.application_id, partition)
+            producer = open_transactional(writing, own_id, timeout_ms=s.transaction_timeout_ms)
+            try:
+                producer.init_transactions(s.transaction_timeout_ms * 3 / 1000)
+            finally:
+                producer.close()
+
+    def _look(self) -> None:
+        now_s = time.monotonic()
+        self._lost = self._lost or now_s - self._kept_s > SESSION_MS / 1000
+        self._kept_s = now_s
 
 
 @contextmanager
@@ -35,8 +100,9 @@ def kept_away(
     inputs: Sequence[TopicPartition],
     *,
     bootstraps: Callable[[Marks], None] | None = None,
-) -> Iterator[None]:
-    """Keep workers of the application from starting while the block runs. ``inputs``: all of its input partitions.
+) -> Iterator[Hold]:
+    """Keep workers of the application from starting while the block runs, which asks the ``Hold`` before it begins something
+    that would disturb others. ``inputs``: all of its input partitions.
     ``bootstraps``: the block builds initial state, and notes so; called with what was noted before, when no commit of an
     earlier process can follow, it raises if that must not be. Raises ``SettingsError`` if workers, or another job of this
     kind, hold its tasks."""
@@ -60,8 +126,9 @@ def kept_away(
         if bootstraps is not None:
             bootstraps(marks)
         presence.mark(inputs, RUN_FIXED if bootstraps is None else BOOTSTRAPPED)
-        with in_background(partial(_keep, presence), "presence"):
-            yield
+        hold = Hold(presence, admin, settings, inputs)
+        with in_background(partial(_keep, hold), "presence"):
+            yield hold
     finally:
         presence.close()
 
@@ -102,14 +169,22 @@ def _wait_for_nobody(admin: LogAdmin, application_id: str) -> None:
         time.sleep(_LOOK_AGAIN_S)
 
 
+def _wait_until_alone(admin: LogAdmin, application_id: str) -> None:
+    """Wait for those that started together with this job: they see it and leave."""
+    until_s = time.monotonic() + LEAVING_S
+    while (members := admin.group_members(presence_group(application_id))) > 1:
+        if time.monotonic() > until_s:
+            raise _held(application_id, members - 1)
+        time.sleep(_LOOK_AGAIN_S)
+
+
 def _held(application_id: str, members: int) -> SettingsError:
     return SettingsError(
         f"{members} workers with fixed partitions or other jobs hold tasks of {application_id}; wait for them, or stop them"
     )
 
 
-def _keep(presence: FixedWorkerPresence, stop: threading.Event) -> None:
-    """Keep the membership alive until ``stop`` is set."""
+def _keep(hold: Hold, stop: threading.Event) -> None:
+    """Keep it until ``stop`` is set."""
     while not stop.wait(KEEP_INTERVAL_S / 2):
-        with suppress(PenstockError):
-            presence.keep()
+        hold.keep()

@@ -252,12 +252,11 @@ def store_of(topology: Topology, name: str) -> StoreSpec:
     return found
 
 
-def packed(request: Request) -> str:
-    """The request as the text of an option."""
+def packed(request: Any) -> str:
+    """A request as the text of an option."""
     return base64.b64encode(cloudpickle.dumps(request)).decode()  # type: ignore[no-untyped-call]  # PySpark does not type it
 
 
-def unpacked(text: str) -> Request:
+def unpacked(text: str) -> Any:
     """Read the text that ``packed`` wrote."""
-    request: Request = cloudpickle.loads(base64.b64decode(text))
-    return request
+    return cloudpickle.loads(base64.b64decode(text))

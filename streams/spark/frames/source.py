@@ -36,7 +36,8 @@ class PenstockDataSource(DataSource):
     @cached_property
     def _request(self) -> Request:
         if OPTION in self.options:
-            return unpacked(self.options[OPTION])
+            request: Request = unpacked(self.options[OPTION])
+            return request
         return _resolved(self.options)
 
     def schema(self) -> StructType:

@@ -154,15 +154,20 @@ def work_off_held(
     return WorkedOff(records, len(newest), rounds.reached, time.monotonic() - began_s)
 
 
-def _run(spark: SparkSession, handover: Handover, rounds: Rounds) -> list[PieceReport]:
-    """Level by level, and again while new records come: those that sub-topologies write to each other."""
+def executors_settings(handover: Handover) -> WorkerSettings:
+    """The settings for pieces: those of the workers, with rarer commits, and transactions that outlive a pause."""
     s = handover.settings
-    settings = dataclasses.replace(
+    return dataclasses.replace(
         s,
         snapshots=handover.repository or s.snapshots,
         commit_interval_ms=max(s.commit_interval_ms, COMMIT_INTERVAL_MS),
         transaction_timeout_ms=max(s.transaction_timeout_ms, TRANSACTION_TIMEOUT_MS),
     )
+
+
+def _run(spark: SparkSession, handover: Handover, rounds: Rounds) -> list[PieceReport]:
+    """Level by level, and again while new records come: those that sub-topologies write to each other."""
+    settings = executors_settings(handover)
     job = PieceJob(ship(handover.topology_ref), settings, dict(handover.outputs), handover.repository)
     out: list[PieceReport] = []
     while True:

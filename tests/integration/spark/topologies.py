@@ -80,11 +80,11 @@ def armed_at(flag: Path) -> str | None:
 
 
 def die_at(flag: Path, armed: str | None, step: str) -> None:
-    """End this process as a crash would, once, at the step for which it was ``armed``. A process of an earlier job that is
-    still at work leaves the flag of a later job alone."""
-    if step == armed and armed_at(flag) == step:
+    """End this process as a crash would, once, at the step for which it was ``armed``; ``freeze`` before the step stops it
+    instead. A process of an earlier job that is still at work leaves the flag of a later job alone."""
+    if armed in (step, f"freeze {step}") and armed_at(flag) == armed:
         flag.unlink()
-        os.kill(os.getpid(), signal.SIGKILL)
+        os.kill(os.getpid(), signal.SIGKILL if armed == step else signal.SIGSTOP)
 
 
 def _counted(application_id: str, flag: Path, old: bool, prefix: str) -> Topology:
@@ -114,3 +114,36 @@ def _sums(application_id: str, scale: float, copies: int) -> Topology:
 def sums(application_id: str, scale: float = 1.0, copies: int = 1) -> Any:
     """Sums of floating-point numbers, each update written ``copies`` times."""
     return partial(_sums, application_id, scale, copies)
+
+
+def _visits(application_id: str, flag: Path) -> Topology:
+    piece.on_step = partial(die_at, flag, armed_at(flag))
+    b = StreamsBuilder(key=bytes, value=bytes)
+    users = b.table(f"{application_id}.users")
+    met = b.stream(f"{application_id}.in").join(users, lambda v, city: city + b"|" + v, value=bytes)
+    met.to(f"{application_id}.met")
+    by_city = met.group_by(lambda k, v: v.partition(b"|")[0])
+    counts = by_city.windowed_by(TumblingWindows(1000, grace_ms=10**9)).count(name="per-city")
+    named = counts.to_stream(lambda window, n: window.key + b"@%d" % window.start_ms, key=bytes)
+    named.to(f"{application_id}.cities", value=int)
+    return b.build()
+
+
+def visits(application_id: str, flag: Path) -> Any:
+    """Records joined with a table, and counted per window by what the table says, behind a repartition topic. A process
+    dies where ``flag`` says."""
+    return partial(_visits, application_id, flag)
+
+
+def _by_clock(application_id: str) -> Topology:
+    b = StreamsBuilder(key=bytes, value=bytes)
+    windows = TumblingWindows(1000, time="processing")
+    grouped = b.stream(f"{application_id}.in").group_by_key().windowed_by(windows)
+    counts = grouped.count(name="per-second", emission="on_close")
+    counts.to_stream(lambda window, n: window.key, key=bytes).to(f"{application_id}.out", value=int)
+    return b.build()
+
+
+def by_clock(application_id: str) -> Any:
+    """Counts per second of the clock, each when its second is over."""
+    return partial(_by_clock, application_id)

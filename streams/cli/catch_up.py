@@ -8,6 +8,7 @@ from typing import Any
 
 def register(subparsers: Any) -> None:
     """Add the command."""
+    from penstock.streams.cli.job_report import add_report
     from penstock.streams.cli.spark_options import add_common
 
     parser = subparsers.add_parser("catchup", help="work off an application's backlog in Spark, and hand it back")
@@ -24,26 +25,30 @@ def register(subparsers: Any) -> None:
         metavar="URL",
         help="where snapshots of the stores go, so that workers restore nothing; default: the setting snapshots",
     )
+    add_report(parser)
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
     """Catch up, and say what was done."""
+    from penstock.streams.cli.job_report import reported
     from penstock.streams.cli.spark_options import inputs_of, require_spark, say
 
     require_spark()
     from penstock.streams.spark.handover.catch_up import catch_up
 
     given = inputs_of(args)
-    done = catch_up(
-        args.topology,
-        given.settings,
-        repository=args.repository or given.snapshots,
-        until=args.until,
-        progress=say,
-        session=given.session,
-    )
-    work = done.work
+    with reported(args, given, "catchup") as page:
+        done = catch_up(
+            args.topology,
+            given.settings,
+            repository=args.repository or given.snapshots,
+            until=args.until,
+            progress=say,
+            session=given.session,
+        )
+        work = done.work
+        page.of_handover(work, done.savepoint, done.no_savepoint)
     print(f"{work.records:,} records processed in {work.seconds:.1f} s; {work.stores} snapshots published")
     print(f"savepoint {done.savepoint}" if done.savepoint else f"no savepoint: {done.no_savepoint}")
     print(f"workers of {given.application_id} go on from here")

@@ -15,6 +15,7 @@ _LOOK_AGAIN_S = 5.0
 def register(subparsers: Any) -> None:
     """Add the command."""
     from penstock.streams.cli.client_options import above_zero
+    from penstock.streams.cli.job_report import add_report
     from penstock.streams.cli.schedule import add_every
     from penstock.streams.cli.spark_options import add_common
 
@@ -44,6 +45,7 @@ def register(subparsers: Any) -> None:
         help="savepoints to keep with their snapshots, besides pinned ones (default: 3)",
     )
     add_every(parser)
+    add_report(parser)
     parser.add_argument(
         "--wait",
         action="store_true",
@@ -83,22 +85,31 @@ def run(args: argparse.Namespace) -> int:
 
 def _compact(args: argparse.Namespace, given: Given, repository: str) -> int:
     """Compact, and say what was done."""
+    from penstock.streams.cli.job_report import reported
     from penstock.streams.cli.spark_options import say, show
     from penstock.streams.spark.compaction import compact
 
-    result = compact(
-        args.topology,
-        application_id=given.application_id,
-        connection=given.connection,
-        repository=repository,
-        stores=args.stores,
-        at=args.at,
-        full=args.full,
-        keep=args.keep,
-        keep_savepoints=args.keep_savepoints,
-        progress=say,
-        session=given.session,
-    )
+    with reported(args, given, "compact") as page:
+        result = compact(
+            args.topology,
+            application_id=given.application_id,
+            connection=given.connection,
+            repository=repository,
+            stores=args.stores,
+            at=args.at,
+            full=args.full,
+            keep=args.keep,
+            keep_savepoints=args.keep_savepoints,
+            progress=say,
+            session=given.session,
+        )
+        page.written = [s.manifest for s in result.stores]
+        made = [s.manifest for s in result.stores if s.read_from is not None]
+        page.rows_out = sum(m.entries for m in made)
+        page.verdict = f"{len(made)} snapshots written; {len(result.stores) - len(made)} are as they were."
+        saved = f"none: {result.no_savepoint}" if result.savepoint is None else result.savepoint
+        page.published = [("repository", repository), ("savepoint", saved)]
+        page.cautions = result.cautions
     rows = [
         [
             m.store,

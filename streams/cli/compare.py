@@ -5,11 +5,15 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from penstock.streams.spark.what_if import WhatIf
 
 
 def register(subparsers: Any) -> None:
     """Add the command."""
+    from penstock.streams.cli.job_report import add_report
     from penstock.streams.cli.spark_options import add_common, add_tolerance
 
     parser = subparsers.add_parser("compare", help="say what a changed topology would change, over a range of the log")
@@ -31,37 +35,67 @@ def register(subparsers: Any) -> None:
         "--differences", metavar="DIR", help="where the differing rows go, with both values, as Parquet"
     )
     add_tolerance(parser)
+    add_report(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of a table")
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
     """Compare; 0 when nothing differs, 1 when something does."""
+    from penstock.streams.cli.job_report import reported
     from penstock.streams.cli.spark_options import inputs_of, require_spark, say, show, tolerance_of
     from penstock.streams.topology_loading import load_topology
 
     require_spark()
-    from penstock.streams.spark.what_if import what_if
+    from penstock.streams.spark.what_if import NEW, OLD, what_if
 
     given = inputs_of(args)
     load_topology(args.new)
-    result = what_if(
-        args.topology,
-        args.new,
-        application_id=given.application_id,
-        connection=given.connection,
-        since=args.since,
-        until=args.until,
-        repository=args.repository or given.snapshots,
-        options=given.options,
-        tolerance=tolerance_of(args),
-        differences=args.differences,
-        progress=say,
-        session=given.session,
-    )
+    with reported(args, given, "compare") as page:
+        result = what_if(
+            args.topology,
+            args.new,
+            application_id=given.application_id,
+            connection=given.connection,
+            since=args.since,
+            until=args.until,
+            repository=args.repository or given.snapshots,
+            options=given.options,
+            tolerance=tolerance_of(args),
+            differences=args.differences,
+            progress=say,
+            session=given.session,
+        )
+        page.topologies = {NEW: (args.new, given.application_id), OLD: (args.topology, given.application_id)}
+        page.verdict, page.good = f"{_verdict(result)}.", result.same
+        page.rows_out = sum(s.new_rows for s in result.subjects if s.kind == "topic")
+        page.tables.append(("Old against new", *_table(result), range(2, 7)))
+        page.cautions = [*(f"change: {change}" for change in result.changes), *result.cautions]
+        if result.table is not None and not result.same:
+            page.published = [("differing rows", result.table)]
     if args.json:
         print(json.dumps({"same": result.same, **dataclasses.asdict(result)}))
         return 0 if result.same else 1
+    show("old against new", *_table(result))
+    for change in result.changes:
+        print(f"change: {change}")
+    for caution in result.cautions:
+        print(f"caution: {caution}")
+    for e in result.examples:
+        print(f"{e.kind} {e.name}, key {e.key}: old {e.old}, new {e.new}")
+    if result.table is not None and not result.same:
+        print(f"all differing rows are in {result.table}")
+    print(f"{_verdict(result)}, in {result.seconds:.1f} s")
+    return 0 if result.same else 1
+
+
+def _verdict(result: WhatIf) -> str:
+    said = "nothing differs" if result.same else "the topologies DIFFER"
+    return f"{said} over {result.records:,} processed records"
+
+
+def _table(result: WhatIf) -> tuple[list[str], list[list[str]]]:
+    """The comparisons: columns and rows."""
     columns = ["", "name", "old rows", "new rows", "differing rows", "of keys", "in metadata only"]
     rows = [
         [
@@ -75,15 +109,4 @@ def run(args: argparse.Namespace) -> int:
         ]
         for s in result.subjects
     ]
-    show("old against new", columns, rows)
-    for change in result.changes:
-        print(f"change: {change}")
-    for caution in result.cautions:
-        print(f"caution: {caution}")
-    for e in result.examples:
-        print(f"{e.kind} {e.name}, key {e.key}: old {e.old}, new {e.new}")
-    if result.table is not None and not result.same:
-        print(f"all differing rows are in {result.table}")
-    said = "nothing differs" if result.same else "the topologies DIFFER"
-    print(f"{said} over {result.records:,} processed records, in {result.seconds:.1f} s")
-    return 0 if result.same else 1
+    return columns, rows

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 def register(subparsers: Any) -> None:
     """Add the command."""
     from penstock.streams.cli.client_options import above_zero
+    from penstock.streams.cli.job_report import add_report
     from penstock.streams.cli.schedule import add_every
     from penstock.streams.cli.spark_options import add_common
 
@@ -39,11 +40,13 @@ def register(subparsers: Any) -> None:
         "--keep", type=above_zero, default=20, metavar="N", help="snapshots of the table to keep (default: 20)"
     )
     add_every(parser)
+    add_report(parser)
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
     """Write, once or again and again, and say what was written."""
+    from penstock.streams.cli.job_report import reported
     from penstock.streams.cli.schedule import repeated
     from penstock.streams.cli.spark_options import inputs_of, require_spark
 
@@ -54,7 +57,12 @@ def run(args: argparse.Namespace) -> int:
     app = Application(args.topology, given.application_id, given.connection, args.repository or given.snapshots)
 
     def once() -> int:
-        done = _written(args, app, given.session)
+        with reported(args, given, "lake") as page:
+            done = _written(args, app, given.session)
+            page.rows_out = done.rows
+            page.verdict = f"{done.rows:,} rows written to {done.table}."
+            held = ", ".join(f"{p}: {offset:,}" for p, offset in sorted(done.offsets.items()))
+            page.published = [("table", done.table), ("holds offsets up to", held)]
         print(f"{done.rows:,} rows written to {done.table} in {done.seconds:.1f} s", flush=True)
         return 0
 

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 def register(subparsers: Any) -> None:
     """Add the command."""
     from penstock.streams.cli.client_options import above_zero
+    from penstock.streams.cli.job_report import add_report
     from penstock.streams.cli.spark_options import add_begin, add_common
 
     parser = subparsers.add_parser("replay", help="run a topology as a Spark batch over [from, to) of the log")
@@ -34,27 +35,42 @@ def register(subparsers: Any) -> None:
         help="replays to keep in the folder, besides pinned ones (default: 3)",
     )
     parser.add_argument("--pin", action="store_true", help="keep this one until penstock replays --unpin")
+    add_report(parser)
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
     """Replay, and say what was done."""
+    from penstock.streams.cli.job_report import reported
     from penstock.streams.cli.spark_options import begin_of, inputs_of, require_spark, show
 
     require_spark()
     from penstock.streams.spark.replay_job import replay
 
     given = inputs_of(args)
-    result = replay(
-        args.topology,
-        output=args.output,
-        to=args.to,
-        recompute=args.recompute,
-        keep=args.keep,
-        pin=args.pin,
-        **begin_of(args, given),
-    )
-    done = result.replay
+    with reported(args, given, "replay") as page:
+        result = replay(
+            args.topology,
+            output=args.output,
+            to=args.to,
+            recompute=args.recompute,
+            keep=args.keep,
+            pin=args.pin,
+            **begin_of(args, given),
+        )
+        done = result.replay
+        page.rows_out = sum(o.rows for t in done.tasks for o in t.outputs)
+        page.verdict = f"{done.records:,} records replayed."
+        snapshots = sum(s.snapshot is not None for t in done.tasks for s in t.stores)
+        page.published = [
+            ("folder", result.output),
+            ("run", done.run),
+            ("outputs", ", ".join(done.output_topics) or "none"),
+            ("store entries", f"{sum(s.rows for t in done.tasks for s in t.stores):,}"),
+            ("snapshots", f"{snapshots:,}"),
+            ("began at", f"{done.started_from}: {began(done.inputs)}"),
+        ]
+        page.cautions = done.cautions
     rows = [
         [
             f"{t.subtopology}_{t.task}",

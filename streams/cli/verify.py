@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from penstock.streams.batch.verify_plan import Sample, VerifyResult
+    from penstock.streams.cli.job_report import Outcome
     from penstock.streams.cli.spark_options import Given
 
 
 def register(subparsers: Any) -> None:
     """Add the command."""
+    from penstock.streams.cli.job_report import add_report
     from penstock.streams.cli.schedule import add_every
     from penstock.streams.cli.spark_options import add_begin, add_common, add_tolerance
 
@@ -43,12 +45,14 @@ def register(subparsers: Any) -> None:
     )
     add_tolerance(parser)
     add_every(parser)
+    add_report(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of a table")
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
     """Verify, once or again and again; 0 when nothing differs, 1 when something does."""
+    from penstock.streams.cli.job_report import reported
     from penstock.streams.cli.schedule import repeated
     from penstock.streams.cli.spark_options import inputs_of, require_spark
 
@@ -57,7 +61,9 @@ def run(args: argparse.Namespace) -> int:
     given = inputs_of(args)
 
     def once() -> int:
-        result = _incremental(args, given, sample) if args.incremental else _verified(args, given, sample)
+        with reported(args, given, "verify") as page:
+            result = _incremental(args, given, sample) if args.incremental else _verified(args, given, sample)
+            _report(page, result)
         (_show_json if args.json else _show)(result)
         return 0 if result.same else 1
 
@@ -122,9 +128,23 @@ def _incremental(args: argparse.Namespace, given: Given, sample: Sample) -> Veri
     return result
 
 
-def _show(result: VerifyResult) -> None:
-    from penstock.streams.cli.spark_options import show
+def _report(page: Outcome, result: VerifyResult) -> None:
+    page.verdict, page.good = f"{_verdict(result)}.", result.same
+    page.rows_out = sum(c.batch_rows for c in result.comparisons)
+    page.tables.append(("Stream against batch", *_table(result), range(3, 7)))
+    page.cautions = result.cautions
+    if result.table is not None:
+        page.published = [("differing rows", result.table)]
 
+
+def _verdict(result: VerifyResult) -> str:
+    said = "no differences" if result.same else "stream and batch DIFFER"
+    until = f" up to savepoint {result.until}" if result.until is not None else ""
+    return f"{said} over {result.records:,} input records{until}"
+
+
+def _table(result: VerifyResult) -> tuple[list[str], list[list[str]]]:
+    """The comparisons: columns and rows."""
     allowed = any(c.allowed for c in result.comparisons)
     rows = [
         [
@@ -139,7 +159,13 @@ def _show(result: VerifyResult) -> None:
         for c in result.comparisons
     ]
     columns = ["", "name", "compared by", "stream", "batch", "differences", *(["done twice"] if allowed else [])]
-    show("stream against batch", columns, rows)
+    return columns, rows
+
+
+def _show(result: VerifyResult) -> None:
+    from penstock.streams.cli.spark_options import show
+
+    show("stream against batch", *_table(result))
     for caution in result.cautions:
         print(f"caution: {caution}")
     for c in result.comparisons:
@@ -151,9 +177,7 @@ def _show(result: VerifyResult) -> None:
             )
     if result.table is not None:
         print(f"the differing rows are in {result.table}")
-    said = "no differences" if result.same else "stream and batch DIFFER"
-    until = f" up to savepoint {result.until}" if result.until is not None else ""
-    print(f"{said} over {result.records:,} input records{until}, in {result.seconds:.1f} s", flush=True)
+    print(f"{_verdict(result)}, in {result.seconds:.1f} s", flush=True)
 
 
 def _show_json(result: VerifyResult) -> None:

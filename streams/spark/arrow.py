@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import from_arrow_schema
 
+from penstock.streams.spark.scratch import use_local_dirs
 
-def mapped(
-    frame: DataFrame, function: Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]], schema: pa.Schema
-) -> DataFrame:
+OnBatches = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+
+
+def mapped(frame: DataFrame, function: OnBatches, schema: pa.Schema) -> DataFrame:
     """Apply ``function`` to the batches of each Spark partition, with the columns of ``schema``."""
-    return frame.mapInArrow(function, from_arrow_schema(schema))
+    return frame.mapInArrow(partial(_in_executor, function), from_arrow_schema(schema))
+
+
+def _in_executor(function: OnBatches, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    use_local_dirs()
+    yield from function(batches)

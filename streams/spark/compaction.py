@@ -50,6 +50,7 @@ from penstock.streams.spark.connection import Connection
 from penstock.streams.spark.failures import translated
 from penstock.streams.spark.progress import Say, watched
 from penstock.streams.spark.read import KafkaSource, read_ranges
+from penstock.streams.spark.report.record import note_ranges, phase
 from penstock.streams.spark.session import SparkSettings, spark_session
 from penstock.streams.spark.slots import spread
 from penstock.streams.topology_loading import load_topology
@@ -84,7 +85,7 @@ def compact(
     repository = absolute(repository)
     built = topology if isinstance(topology, Topology) else load_topology(topology)
     began = time.monotonic()
-    with open_cluster(connection, application_id) as cluster:
+    with phase("plan"), open_cluster(connection, application_id) as cluster:
         plan = plan_compaction(
             built, application_id, cluster, repository, now_ms=now_ms(), stores=stores, at=at, full=full
         )
@@ -92,10 +93,12 @@ def compact(
         with spark_session(session) as spark:
             total = sum(t.end - t.start for t in plan.targets)
             with watched(spark, "the compaction", progress, total):
+                note_ranges({t.log: (t.start, t.end) for t in plan.targets})
                 written = run_compaction(spark, connection.source(), repository, plan)
     else:
         written = {}
-    publish(repository, plan, written, keep, keep_savepoints)
+    with phase("publication"):
+        publish(repository, plan, written, keep, keep_savepoints)
     done = [CompactedStore(m, plan.targets[place].start) for place, m in sorted(written.items())]
     done += [CompactedStore(m, None) for m in plan.fresh]
     done.sort(key=lambda d: d.manifest.of)

@@ -7,7 +7,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from typing import Any
 
@@ -15,6 +15,8 @@ from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
 from penstock.streams.batch.background import in_background
+from penstock.streams.spark.report.record import phase
+from penstock.streams.spark.report.stages import stage_data, stage_records
 
 Say = Callable[[str], None]
 """Takes one line."""
@@ -59,18 +61,22 @@ class JobProgress:
 def watched(
     spark: SparkSession, what: str, say: Say | None, records_total: int = 0, every_s: float = EVERY_S
 ) -> Iterator[None]:
-    """Report the progress of the jobs that this thread starts inside. ``say``: ``None`` reports nothing."""
-    if say is None:
-        yield
-        return
-    tag = f"penstock-{uuid.uuid4().hex}"
-    watch = _Watch(spark, what, tag, records_total)
-    spark.sparkContext.addJobTag(tag)
-    try:
-        with in_background(partial(watch.run, say, every_s), "progress"):
+    """Report the progress of the jobs that this thread starts inside, and note them as a phase of the job's record.
+    ``say``: ``None`` reports nothing."""
+    with phase(what) as noted:
+        if say is None and noted is None:
             yield
-    finally:
-        spark.sparkContext.removeJobTag(tag)
+            return
+        tag = f"penstock-{uuid.uuid4().hex}"
+        watch = _Watch(spark, what, tag, records_total)
+        spark.sparkContext.addJobTag(tag)
+        try:
+            with in_background(partial(watch.run, say, every_s), "progress") if say is not None else nullcontext():
+                yield
+        finally:
+            spark.sparkContext.removeJobTag(tag)
+            if noted is not None:
+                noted.stages += stage_records(spark, tag)
 
 
 class _Watch:
@@ -97,7 +103,7 @@ class _Watch:
 
     def look(self) -> JobProgress | None:
         """The current progress; ``None`` before a job has started."""
-        stages = list(self._stages())
+        stages = list(stage_data(self._store, self._tag))
         if not stages:
             return None
         now_s = time.monotonic()
@@ -120,15 +126,3 @@ class _Watch:
             stage_s=now_s - self._stage[1],
             in_stage=done,
         )
-
-    def _stages(self) -> Iterator[Any]:
-        """The stages of the tag's jobs, the last attempt of each, in the order in which they were created."""
-        jobs = self._store.jobsList(None)
-        ids: set[int] = set()
-        for i in range(jobs.size()):
-            job = jobs.apply(i)
-            if self._tag in job.jobTags().mkString(" "):
-                stages = job.stageIds()
-                ids.update(stages.apply(j) for j in range(stages.size()))
-        for number in sorted(ids):
-            yield self._store.lastStageAttempt(number)

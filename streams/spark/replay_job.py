@@ -61,6 +61,7 @@ from penstock.streams.spark.connection import Connection
 from penstock.streams.spark.failures import translated
 from penstock.streams.spark.progress import Say, watched
 from penstock.streams.spark.read import RECORD_SCHEMA, KafkaSource, read_ranges
+from penstock.streams.spark.report.record import note_ranges, note_tasks, phase
 from penstock.streams.spark.session import SparkSettings, spark_session
 from penstock.streams.spark.shipping import ship
 from penstock.streams.spark.slots import spread
@@ -100,7 +101,7 @@ def replay(
     began = time.monotonic()
     output, repository = absolute(output), absolute(repository)
     shipped = ship(topology)
-    with open_cluster(connection, application_id) as cluster:
+    with phase("plan"), open_cluster(connection, application_id) as cluster:
         plan = plan_replay(
             load_topology(topology),
             application_id,
@@ -118,10 +119,11 @@ def replay(
         job = with_journals(spark, source, plan, job, ranges)
         with watched(spark, "the replay", progress, records_of(plan)):
             done = run_replay(spark, source, plan, job)
-    publish(output, done)
-    if pin:
-        pin_replay(output, done.run)
-    prune_replays(output, keep=keep, now_ms=now_ms())
+    with phase("publication"):
+        publish(output, done)
+        if pin:
+            pin_replay(output, done.run)
+        prune_replays(output, keep=keep, now_ms=now_ms())
     return ReplayResult(done, output, time.monotonic() - began)
 
 
@@ -138,6 +140,8 @@ def run_replay(
         for level in levels_of(plan):
             rows = ordered_rows(spark, source, plan, job, task_work(plan, job, level, only), reports)
             reports += collect_reports(mapped(rows, partial(run_tasks, job), REPORT_SCHEMA))
+    note_ranges(plan.ranges)
+    note_tasks(reports)
     return replay_of(plan, job, reports)
 
 

@@ -14,7 +14,6 @@ from contextlib import contextmanager
 from importlib import resources
 from importlib.resources.abc import Traversable
 from pathlib import Path
-from tempfile import mkdtemp
 
 import platformdirs
 import pyspark
@@ -24,6 +23,7 @@ from pyspark.sql import SparkSession
 
 from penstock.state.errors import EnvironmentFault
 from penstock.streams.kafka.embedded.java import find_java
+from penstock.streams.spark.report.record import current, phase
 
 # A connector works with every patch of its minor release; these are the tested ones.
 _CONNECTOR_RELEASES = {"4.0": "4.0.0", "4.1": "4.1.1"}
@@ -45,6 +45,9 @@ passes."""
 # A session in one process does not need the network.
 _LOOPBACK = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
 
+
+# Under spark-submit, or where one of these says so, Spark has a configuration of its own, which may name a cluster.
+_CONFIGURED = ("PYSPARK_GATEWAY_PORT", "PYSPARK_SUBMIT_ARGS", "SPARK_CONF_DIR", "SPARK_HOME", "MASTER")
 
 _SHIPPED: set[str] = set()
 """The Spark applications that already have Penstock's files: an executor refuses a second file of one name."""
@@ -74,7 +77,10 @@ def spark_session(settings: SparkSettings | None = None) -> Iterator[SparkSessio
     """
     # The active session belongs to a thread, the context to the process.
     running = SparkContext._active_spark_context is not None
-    spark = prepare(SparkSession.builder.getOrCreate()) if running else open_session(settings or SparkSettings())
+    with phase("start of Spark"):
+        spark = prepare(SparkSession.builder.getOrCreate()) if running else open_session(settings or SparkSettings())
+    if (record := current()) is not None:
+        record.spark = f"Spark {spark.version}, {spark.sparkContext.master}"
     try:
         yield spark
     finally:
@@ -94,10 +100,10 @@ def open_session(settings: SparkSettings) -> SparkSession:
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.session.timeZone": "UTC",
         "spark.redaction.regex": _REDACTED,
-        **(_LOOPBACK if (settings.master or "local").startswith("local") else {}),
+        **(_LOOPBACK if is_local(settings.master) else {}),
         **settings.conf,
     }
-    if (settings.master or "local").startswith("local"):
+    if is_local(settings.master):
         # Otherwise Spark uses the first python3 on the path.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.appName(settings.app_name)
@@ -115,6 +121,12 @@ def open_session(settings: SparkSettings) -> SparkSession:
             "spark.jars.ivySettings) and try again; else look for a Java message there"
         ) from exc
     return prepare(spark)
+
+
+def is_local(master: str | None, env: Mapping[str, str] = os.environ) -> bool:
+    """Whether the session is known to be in this process: by its master, or because Spark's own configuration cannot
+    name another one."""
+    return master.startswith("local") if master is not None else not any(name in env for name in _CONFIGURED)
 
 
 def check_java() -> None:
@@ -150,7 +162,7 @@ def prepare(spark: SparkSession) -> SparkSession:
     application = str(spark.sparkContext.applicationId)
     if not str(spark.sparkContext.master).startswith("local") and application not in _SHIPPED:
         _SHIPPED.add(application)
-        folder = Path(mkdtemp(prefix="penstock-zip-"))
+        folder = Path(spark.sparkContext._temp_dir)  # Spark removes it
         spark.sparkContext.addPyFile(str(package_zip(folder)))
         for module in compiled_modules():
             # Python cannot load it from a zip, but the folder of Spark's files is on the executors' path.

@@ -63,6 +63,7 @@ from penstock.streams.spark.failures import translated
 from penstock.streams.spark.progress import Say, watched
 from penstock.streams.spark.read import HEADERS_TYPE, KafkaSource, read_ranges
 from penstock.streams.spark.replay_job import ordered_rows, run_replay, with_journals
+from penstock.streams.spark.report.record import phase
 from penstock.streams.spark.session import SparkSettings, spark_session
 from penstock.streams.spark.shipping import ship
 from penstock.streams.spark.snapshot_frames import stored_entries
@@ -96,7 +97,7 @@ def verify(
     began = time.monotonic()
     output, repository = absolute(output), absolute(repository)
     shipped = ship(topology)
-    with open_cluster(connection, application_id) as cluster:
+    with phase("plan"), open_cluster(connection, application_id) as cluster:
         plan = plan_replay(load_topology(topology), application_id, cluster, from_=from_, to=to, repository=repository)
         journals = journal_ranges(plan, cluster)
         facts = plan_verification(plan, cluster, exactly_once, int(time.time() * 1000), sample)

@@ -35,6 +35,7 @@ from penstock.streams.spark.difference_table import Forms, texts, too_far, write
 from penstock.streams.spark.failures import translated
 from penstock.streams.spark.progress import Say, watched
 from penstock.streams.spark.replay_job import run_replay
+from penstock.streams.spark.report.record import phase
 from penstock.streams.spark.session import SparkSettings, spark_session
 from penstock.streams.spark.shipping import ship
 from penstock.streams.task.task_options import TaskOptions
@@ -42,6 +43,7 @@ from penstock.streams.topology_loading import load_topology
 from penstock.topologies.graph.topology import Topology
 
 _SIDES = ("left", "right")
+OLD, NEW = "the old topology", "the new topology"
 KINDS = ("topic", "store")
 EXAMPLES = 10
 METADATA = "struct<partition: int, timestamp_ms: bigint, headers: array<struct<key: string, value: binary>>>"
@@ -123,18 +125,18 @@ def what_if(
     differences, repository = absolute(differences), absolute(repository)
     refs = (old, new)
     topologies = [load_topology(ref) for ref in refs]
-    with open_cluster(connection, application_id) as cluster:
+    with phase("plan"), open_cluster(connection, application_id) as cluster:
         plans = _plans(topologies, application_id, cluster, connection, since, until, repository)
     with TemporaryDirectory(prefix="penstock-compare-") as folder, spark_session(session) as spark:
         done: list[Replay] = []
-        for ref, plan, which in zip(refs, plans, ("the old topology", "the new topology"), strict=True):
+        for ref, plan, which in zip(refs, plans, (OLD, NEW), strict=True):
             job = make_job(plan, ship(ref), folder, options or TaskOptions(), {}, repository)
             with watched(spark, which, progress, records_of(plan)):
                 done.append(run_replay(spark, connection.source(), plan, job))
             check_files(folder, done[-1])
         forms = Forms(ship(old), application_id, ship(new), application_id)
         run = _Comparison(spark, folder, application_id, (topologies[0], topologies[1]), (done[0], done[1]))
-        with translated("the comparison"):
+        with translated("the comparison"), watched(spark, "the comparison", progress):
             rows = run.rows(forms, tolerance or Tolerance()).cache()
             subjects, examples = subjects_of(rows), examples_of(rows, forms)
             if differences is not None:

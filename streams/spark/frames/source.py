@@ -21,6 +21,7 @@ from pyspark.sql.types import StructType
 
 from penstock.state.errors import SettingsError
 from penstock.streams.spark.frames.request import OPTION, Request, unpacked
+from penstock.streams.spark.scratch import use_local_dirs
 
 FORMAT = "penstock"
 
@@ -59,6 +60,7 @@ class _Reader(DataSourceReader):
         return [InputPartition(part) for part in self._request.parts] or [InputPartition(None)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        use_local_dirs()
         return iter(()) if partition.value is None else self._request.read(partition.value)
 
 

@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from functools import partial
 
 from pyspark.sql import SparkSession
 
@@ -20,7 +21,7 @@ from penstock.state.snapshots.manifest import Manifest, StorePartition
 from penstock.state.snapshots.repository import open_repository
 from penstock.streams.batch.background import in_background
 from penstock.streams.batch.cluster import Cluster, open_admin, open_cluster
-from penstock.streams.batch.handover.piece import PieceJob, PieceReport, run_piece
+from penstock.streams.batch.handover.piece import Piece, PieceJob, PieceReport, run_piece
 from penstock.streams.batch.handover.rounds import Rounds
 from penstock.streams.batch.handover.worker_exclusion import kept_away
 from penstock.streams.batch.places import absolute
@@ -36,7 +37,9 @@ from penstock.streams.runtime.topic_setup import (
 )
 from penstock.streams.spark.connection import Connection
 from penstock.streams.spark.failures import translated
-from penstock.streams.spark.progress import EVERY_S, Say
+from penstock.streams.spark.progress import EVERY_S, Say, watched
+from penstock.streams.spark.report.record import note_pieces
+from penstock.streams.spark.scratch import use_local_dirs
 from penstock.streams.spark.shipping import ship
 from penstock.streams.topology_loading import load_topology
 from penstock.streams.worker.settings import WorkerSettings
@@ -143,8 +146,9 @@ def work_off_held(
     began_s = time.monotonic()
     with open_cluster(handover.connection, handover.application_id) as cluster:
         rounds = Rounds(handover.topology(), handover.application_id, layout, cluster, until)
-        with _told(handover, layout, until, progress):
+        with _told(handover, layout, until, progress), watched(spark, tasks_of(handover.application_id), None):
             reports = _run(spark, handover, rounds)
+            note_pieces(reports)
     newest: dict[StorePartition, Manifest] = {m.of: m for report in reports for m in report.snapshots}
     if handover.repository is not None:
         snapshots = open_repository(handover.repository)
@@ -178,10 +182,20 @@ def _run(spark: SparkSession, handover: Handover, rounds: Rounds) -> list[PieceR
                 continue
             with translated("the handover"):
                 work = spark.sparkContext.parallelize(pieces, len(pieces))
-                out += work.map(lambda piece: run_piece(job, piece)).collect()
+                out += work.map(partial(_in_executor, job)).collect()
             rounds.done(pieces)
         if len(out) == before:
             return out
+
+
+def tasks_of(application_id: str) -> str:
+    """The name of the phase in which an application's tasks run."""
+    return f"the tasks of {application_id}"
+
+
+def _in_executor(job: PieceJob, piece: Piece) -> PieceReport:
+    use_local_dirs()
+    return run_piece(job, piece)
 
 
 # -- progress ----------------------------------------------------------------------------------------------------

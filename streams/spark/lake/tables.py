@@ -21,11 +21,13 @@ from pyspark.sql import DataFrame, DataFrameWriterV2, Row, SparkSession
 from pyspark.sql import functions as F
 
 from penstock.state.errors import IncompatibleError, RetriableError
+from penstock.state.log import TopicPartition
 from penstock.streams.batch.cluster import open_cluster
 from penstock.streams.spark.failures import translated
 from penstock.streams.spark.frames.application import Application
 from penstock.streams.spark.lake.catalog import use_catalog, with_iceberg
 from penstock.streams.spark.progress import Say, watched
+from penstock.streams.spark.report.record import note_ranges, phase
 from penstock.streams.spark.session import SparkSettings, spark_session
 
 _POSITION = "penstock.position"
@@ -99,9 +101,11 @@ def lake_topic(
             )
         total = sum(stop - start for start, stop in wanted.ranges.values())
         with watched(spark, f"{topic} to {table}", progress, total):
+            note_ranges({TopicPartition(topic, p): r for p, r in wanted.ranges.items()})
             frame = app.frame(spark, wanted)
             rows = _append(spark, frame, table, TablePosition(topic, topic_id, ends)) if total or held is None else 0
-        _expire(spark, table, keep)
+        with phase("removal of old snapshots"):
+            _expire(spark, table, keep)
     return LakeResult(table, rows, ends, time.monotonic() - began)
 
 
@@ -128,8 +132,10 @@ def lake_store(
         if not exists or held_by(spark, table) != now:
             total = sum(t.end - t.start for t in wanted.targets)
             with watched(spark, f"{store} to {table}", progress, total):
+                note_ranges({t.log: (t.start, t.end) for t in wanted.targets})
                 rows = _replace(spark, app.frame(spark, wanted), table, now)
-        _expire(spark, table, keep)
+        with phase("removal of old snapshots"):
+            _expire(spark, table, keep)
     return LakeResult(table, rows, now.offsets, time.monotonic() - began)
 
 

@@ -141,7 +141,10 @@ def test_a_changed_topology_is_compared_before_it_is_deployed(
     (tmp_path / "versions.py").write_text(
         f"from tests.integration.spark.topologies import sums\nold = sums({app_id!r})\nnew = sums({app_id!r}, 2.0)\n"
     )
-    code = command("compare", f"{tmp_path}/versions.py:old", live, f"{tmp_path}/versions.py:new", "--until", "end")
+    more = ["--until", "end", "--report", f"{tmp_path}/page.html"]
+    code = command("compare", f"{tmp_path}/versions.py:old", live, f"{tmp_path}/versions.py:new", *more)
+    page = (tmp_path / "page.html").read_text()
+    assert all(f"the {which} topology: sub-topology 0" in page for which in ("old", "new")) and 'class="bad"' in page
     shown = capsys.readouterr().out
     assert (
         code == 1

@@ -1,11 +1,11 @@
-"""Which connector a session asks for."""
+"""Which connector a session asks for, and when it stays on loopback."""
 
 from __future__ import annotations
 
 import pyspark
 import pytest
 
-from penstock.streams.spark.session import KAFKA_CONNECTOR, SparkSettings, kafka_connector
+from penstock.streams.spark.session import KAFKA_CONNECTOR, SparkSettings, is_local, kafka_connector
 
 
 @pytest.mark.parametrize(
@@ -17,3 +17,10 @@ def test_the_connector_is_of_the_minor_release_of_spark(spark: str, connector: s
 
 def test_sessions_take_the_connector_of_the_installed_spark() -> None:
     assert SparkSettings().connector == KAFKA_CONNECTOR == kafka_connector(pyspark.__version__)
+
+
+def test_a_session_stays_on_loopback_only_where_no_cluster_can_be_meant() -> None:
+    assert is_local("local[2]", {"SPARK_HOME": "/spark"}) and is_local(None, {})
+    assert not is_local("spark://somewhere:7077", {})
+    for name in ("PYSPARK_GATEWAY_PORT", "PYSPARK_SUBMIT_ARGS", "SPARK_CONF_DIR", "SPARK_HOME"):
+        assert not is_local(None, {name: "x"})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -35,19 +36,19 @@ def rows(start: int, stop: int) -> list[Row]:
     return [(b"k%d" % (i % 50), b"%d" % i, 1000 + i) for i in range(start, stop)]
 
 
-def assert_counted_once(live: Live, given: list[Row]) -> None:
-    """Every update of every count stands in the outputs once, in its order."""
-    by_key: dict[bytes, list[int]] = {}
-    for _, key, value, _ in live.read(live.topic("out")):
-        assert key is not None and value is not None
+def assert_updated_once(live: Live, topic: str, keys: Iterable[bytes | None]) -> None:
+    """Every update of every count stands in the topic once, in its order: as often as its key is in ``keys``."""
+    by_key: dict[bytes | None, list[int]] = {}
+    for _, key, value, _ in live.read(live.topic(topic)):
+        assert value is not None
         by_key.setdefault(key, []).append(number(value))
-    wanted = Counter(key for key, _, _ in given)
-    assert by_key == {key: list(range(1, n + 1)) for key, n in wanted.items()}
-    ends: dict[bytes, list[int]] = {}
-    for _, key, value, _ in live.read(live.topic("ends")):
-        assert key is not None and value is not None
-        ends.setdefault(key, []).append(number(value))
-    assert ends == {end: list(range(1, n + 1)) for end, n in Counter(v[-1:] for _, v, _ in given if v).items()}
+    assert by_key == {key: list(range(1, n + 1)) for key, n in Counter(keys).items()}
+
+
+def assert_counted_once(live: Live, given: list[Row]) -> None:
+    """Every update of both counts stands in the outputs once."""
+    assert_updated_once(live, "out", [key for key, _, _ in given])
+    assert_updated_once(live, "ends", [v[-1:] for _, v, _ in given if v])
 
 
 class Seen:

@@ -102,7 +102,7 @@ def test_a_table_has_every_record_once(spark: SparkSession, live: Live, tmp_path
 @pytest.mark.parametrize(
     "places",
     [
-        pytest.param(["value"], id="once"),
+        pytest.param(["value"], id="once", marks=pytest.mark.long),
         pytest.param(
             ["value", "snapshot-publishing", "savepoint-publishing", "savepoint-published"],
             id="everywhere",

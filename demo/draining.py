@@ -1,5 +1,7 @@
 """Workers emptying the input, watched from outside: positions many times a second, one worker killed halfway.
 
+A small input would be read before anybody could find its middle. So its second half is written at the kill (``Rest``).
+
 A partition's take-over is seen when its committed position moves again after the kill. The baseline is taken a moment
 after the kill, when what the killed worker had asked the brokers to commit has arrived; nobody else can own its
 partitions before the session times out.
@@ -8,7 +10,8 @@ partitions before the session times out.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from demo.findings import Drain, Kill, Sample
 from demo.workers import WorkerProcess
@@ -24,6 +27,14 @@ LIMIT_S = 300.0
 KILL_AT_PERCENT = 50
 # Behind the last record of a partition lie at most the markers of the transactions that ended it.
 MARKERS = 8
+
+
+class Rest(NamedTuple):
+    """The second half of a small input. ``before`` writes what the killed worker likely has in hand when it dies,
+    ``after`` the rest."""
+
+    before: Callable[[], object]
+    after: Callable[[], object]
 
 
 class Watch:
@@ -43,24 +54,24 @@ class Watch:
         self._changed_s = 0.0
         self._first_s = 0.0
 
-    def run(self, workers: Sequence[WorkerProcess], *, kill: bool) -> Drain:
-        """Until everything is committed. Raises ``PenstockError`` when a worker ends that was not killed, or when
-        nothing was committed for ``LIMIT_S``."""
+    def run(self, workers: Sequence[WorkerProcess], *, kill: bool, rest: Rest | None = None) -> Drain:
+        """Until everything is committed, the ``rest`` too. Raises ``PenstockError`` when a worker ends that was not killed,
+        or when nothing was committed for ``LIMIT_S``."""
         try:
-            return self._run(workers, kill)
+            return self._run(workers, kill, rest)
         finally:
             self._view.close()
 
-    def _run(self, workers: Sequence[WorkerProcess], kill: bool) -> Drain:
+    def _run(self, workers: Sequence[WorkerProcess], kill: bool, rest: Rest | None) -> Drain:
         alive = list(workers)
         killed: Kill | None = None
         base: dict[TopicPartition, int] = {}
-        while not self._done():
+        while not self._done() or (rest is not None and killed is None):
             self._sample()
             for worker in alive:
                 worker.require_alive()
             if kill and killed is None:
-                killed = self._kill(alive)
+                killed = self._kill(alive, rest)
             elif killed is not None:
                 self._follow(killed, base)
             if self._now() - self._changed_s > LIMIT_S:
@@ -107,23 +118,29 @@ class Watch:
 
     # -- killing -------------------------------------------------------------------------------------------------
 
-    def _kill(self, alive: list[WorkerProcess]) -> Kill | None:
+    def _kill(self, alive: list[WorkerProcess], rest: Rest | None) -> Kill | None:
         """Halfway, the worker that has most before it; ``None`` while it is too early."""
         total = sum(self._ends.values())
-        if self._of_stream() * 100 < total * KILL_AT_PERCENT:
+        if self._of_stream() * 100 < total * (KILL_AT_PERCENT if rest is None else 100):
             return None
         owners = self._view.owners()
+        if not {w.name for w in alive} <= {owners.get(tp) for tp in self._stream}:
+            return None
+        if rest is not None:
+            rest.before()
+            self._ends = self._view.ends(self._stream)
         left = {
             worker: sum(self._ends[tp] - self._committed.get(tp, 0) for tp in self._stream if owners.get(tp) == worker)
-            for worker in {w.name for w in alive} & set(owners.values())
+            for worker in (w.name for w in alive)
         }
-        if len(left) < len(alive):
-            return None
         victim = next(w for w in alive if w.name == max(left, key=lambda name: left[name]))
         victim.kill()
         alive.remove(victim)
         at_s = self._now()
         self._mine = [tp for tp, owner in owners.items() if owner == victim.name]
+        if rest is not None:
+            rest.after()
+            self._ends = self._view.ends(self._stream)
         return Kill(at_s, victim.name, self._of_stream(), {}, {})
 
     def _follow(self, kill: Kill, base: dict[TopicPartition, int]) -> None:

@@ -14,7 +14,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from demo.answers import check_answer, read_answer, uncounted
-from demo.draining import Watch
+from demo.draining import Rest, Watch
 from demo.findings import Check, Compacted, Compared, Drain, Findings, Report
 from demo.log import DemoLog
 from demo.pipelines import KEPT_FOR_EVER, PARTITIONS, Pipeline
@@ -34,9 +34,11 @@ from penstock.topologies.graph.topology import Topology
 
 WORKERS = ("worker-a", "worker-b")
 # Below this many records one worker would read all of them while the other one starts: most of them come when both own
-# partitions, and in small batches, so that there is a halfway.
+# partitions, and the second half at the kill.
 SMALL = 300_000
 SHARED_S = 300.0
+ARRIVAL_MS = 3_000
+"""So long after a table's rows, at most, the records are there that come before them in time."""
 Say = Callable[[str], None]
 
 
@@ -112,13 +114,16 @@ class Scenario:
     def _drain_with_kill(self, fleet: Fleet, p: Pipeline) -> None:
         found, stop = self._found[p.name], p.parts()[0]
         first = _first_part(p)
-        more = {} if first == stop else {"batch_max_records": 1}
+        # Records come while the workers read. A row of a table that comes before what is joined with it, or after it, waits
+        # for the order of time.
+        more = {} if first == stop else {"max_task_idle_ms": ARRIVAL_MS}
         workers = [fleet.start(p.topology, p.application_id, name, **more) for name in WORKERS]
+        rest = None
         if first < stop:
             self._until_shared(p, workers)
-            self.log.fill(p.data.rows(first, stop))
+            rest = self._halved(p, first, stop)
         watch = self._watch(p)
-        found.drain = drain = watch.run(workers, kill=True)
+        found.drain = drain = watch.run(workers, kill=True, rest=rest)
         kill = drain.kill
         left = 0 if kill is None else sum(kill.left.values())
         self._check(
@@ -142,6 +147,15 @@ class Scenario:
         for worker in workers if kill is None else [survivor]:
             self._stop(p, worker)
         self._check_answer(p, stop, "after the kill")
+
+    def _halved(self, p: Pipeline, first: int, stop: int) -> Rest:
+        """Write up to the half now; what comes at the kill."""
+        half = (first + stop) // 2
+        in_hand = half + (stop - half) // 5
+        self.log.fill(p.data.rows(first, half))
+        return Rest(
+            lambda: self.log.fill(p.data.rows(half, in_hand)), lambda: self.log.fill(p.data.rows(in_hand, stop))
+        )
 
     def _until_shared(self, p: Pipeline, workers: list[WorkerProcess]) -> None:
         """Wait until each worker owns partitions of the stream."""

@@ -25,10 +25,11 @@ _ENDS = struct.Struct(">qq")
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class WindowedSerde(Serde[Windowed]):
     """The serde of ``Windowed`` keys. ``inner`` is the serde of the key alone, by which a topic is partitioned.
-    ``size_ms``: the size that all windows share, if they do."""
+    ``size_ms``: the size that all windows share, if they do. ``suffix_bytes``: how many bytes follow the key's own."""
 
     inner: Serde[Any]
     size_ms: int | None
+    suffix_bytes: int
 
 
 def windowed_serde(inner: Any, size_ms: int) -> WindowedSerde:
@@ -68,6 +69,7 @@ def _by_start(serde: Serde[Any], name: str, size_ms: int | None, end_of: Callabl
         immutable=serde.immutable,
         inner=serde,
         size_ms=size_ms,
+        suffix_bytes=_START.size,
     )
 
 
@@ -90,4 +92,5 @@ def spanning_serde(inner: Any) -> WindowedSerde:
         immutable=serde.immutable,
         inner=serde,
         size_ms=None,
+        suffix_bytes=_ENDS.size,
     )

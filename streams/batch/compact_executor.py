@@ -148,15 +148,15 @@ def write_snapshots(
     """Write rows sorted by (place, store key, change) as table files in the repository; one manifest per store
     partition, which the driver publishes. Every attempt uses its own file names, so a repeated or speculative task
     never touches another one's files."""
-    rows = _Rows(batches)
+    rows = SortedRows(batches)
     while (place := rows.place) is not None:
         manifest = _write_one(open_repository(repository), targets[place], rows.entries(place), file_bytes)
         text = msgspec.json.encode(manifest).decode()
         yield pa.RecordBatch.from_arrays([pa.array([place], pa.int32()), pa.array([text])], schema=MANIFEST_SCHEMA)
 
 
-class _Rows:
-    """Sorted rows, one place after the other."""
+class SortedRows:
+    """Rows of ``ENTRY_SCHEMA``, sorted by place, store key and change: one place after the other."""
 
     def __init__(self, batches: Iterable[pa.RecordBatch]) -> None:
         self._rows = chain.from_iterable(
@@ -172,6 +172,7 @@ class _Rows:
 
     @property
     def place(self) -> int | None:
+        """The place whose rows come next; ``None`` behind the last one."""
         return None if self._head is None else self._head[0]
 
     def entries(self, place: int) -> Iterator[tuple[bytes, bytes | None]]:

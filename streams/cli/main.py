@@ -71,6 +71,7 @@ COMMANDS = (
     Command("catchup", f"{_CLI}.catch_up", "work off an application's backlog in Spark, and hand it back"),
     Command("stream", f"{_CLI}.stream", "run a topology in Spark, in micro-batches, instead of workers"),
     Command("bootstrap", f"{_CLI}.bootstrap", "build a new application's stores from history, in Spark"),
+    Command("rescale", f"{_CLI}.rescale", "give an application another number of partitions, with its state"),
     Command("lake", f"{_CLI}.lake", "write a topic or a store to an Apache Iceberg table"),
     Command("savepoints", f"{_CLI}.kept", "list, pin and unpin the savepoints that compact has made", waits=True),
     Command("replays", f"{_CLI}.kept", "list, pin and unpin the replays in a folder", waits=True),

@@ -10,14 +10,19 @@ A worker of the application's group opens those ids too when it gets partitions 
 a position committed in the group of the fixed workers. The other way round, a group worker is refused by its
 generation. A fixed worker looks for members of the group only after it has opened its ids: a worker that joins later
 opens them again.
+
+A mark may also say that nobody is to run the application: it goes on under another id (``moving_to``, then ``moved_to``), or
+its state is being made (``made_from``). A worker reads the marks after it has joined its group, and a job looks for members
+after it has set them. So of the two at least one sees the other, and a worker that was frozen meanwhile, and joins again,
+is refused.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 
-from penstock.state.errors import PenstockError, RetriableError
+from penstock.state.errors import PenstockError, RetriableError, SettingsError
 from penstock.state.log import TopicPartition
 from penstock.streams.ports.log import (
     AbortableError,
@@ -33,6 +38,44 @@ FENCED = "fenced"
 BOOTSTRAPPED = "bootstrapped"
 """The values of a mark: fixed workers have run the partition; since then the group has fenced them; only jobs that build
 its initial state have run it, without its outputs."""
+
+
+Marks = Mapping[TopicPartition, OffsetAndMetadata | None]
+"""The marks of partitions, as the group of fixed workers has them committed."""
+_MOVING, _MOVED, _MADE = "moving to ", "moved to ", "made from "
+
+
+def moving_to(application_id: str) -> str:
+    """The mark of an application that is to go on under this other id. Workers that joined before may still run."""
+    return _MOVING + application_id
+
+
+def moved_to(application_id: str) -> str:
+    """The mark of an application that goes on under this other id: nobody has run it since the mark before."""
+    return _MOVED + application_id
+
+
+def made_from(application_id: str) -> str:
+    """The mark of an application whose state is being made from that of another."""
+    return _MADE + application_id
+
+
+def refuse_moved(marks: Marks, known: Collection[str] = ()) -> None:
+    """Raises ``SettingsError`` where a mark says that nobody is to run the application. ``known``: the marks that the caller
+    sets itself."""
+    for mark in marks.values():
+        text = "" if mark is None or mark.metadata in known else mark.metadata
+        if text.startswith((_MOVING, _MOVED)):
+            other = text.removeprefix(_MOVING).removeprefix(_MOVED)
+            raise SettingsError(
+                f"the application goes on as {other}: penstock rescale has taken its state there, so what it did here would "
+                f"be done twice. If that command did not end, repeat it; then start the workers of {other}"
+            )
+        if text.startswith(_MADE):
+            raise SettingsError(
+                f"the application's state is being made from that of {text.removeprefix(_MADE)}, and is not whole: wait for "
+                "the command penstock rescale, or repeat it"
+            )
 
 
 def fixed_id(application_id: str, partition: int) -> str:
@@ -102,7 +145,7 @@ def mark_fixed(consumer: LogConsumer, partitions: Sequence[TopicPartition], mark
 class FixedFence:
     """For a worker of the group: refuses commits of workers that ran its partitions fixed. ``partitions``: all inputs
     of the application; ``open_consumer`` creates a consumer in the group of fixed workers; ``open_producer`` a
-    producer with the id of a fixed partition."""
+    producer with the id of a fixed partition. ``of_job``: for a job instead, which judges marks and sets them itself."""
 
     def __init__(
         self,
@@ -110,8 +153,11 @@ class FixedFence:
         open_consumer: Callable[[], LogConsumer],
         open_producer: Callable[[int], LogProducer],
         timeout_s: float,
+        *,
+        of_job: bool = False,
     ) -> None:
         self._partitions = partitions
+        self._of_job = of_job
         self._open_consumer = open_consumer
         self._open_producer = open_producer
         self._timeout_s = timeout_s
@@ -119,7 +165,8 @@ class FixedFence:
 
     def on_joined(self, given: Sequence[TopicPartition], afresh: bool) -> None:
         """These partitions were assigned, and their positions are not read yet. ``afresh``: this worker was not a
-        member before. While the group has members no fixed worker starts, so marks are checked only then."""
+        member before. While the group has members no fixed worker starts, so marks are checked only then. Raises
+        ``SettingsError`` as ``refuse_moved`` does."""
         if afresh:
             self._marked = self._read_marks()
         due = {tp.partition for tp in given} & {tp.partition for tp in self._marked}
@@ -133,6 +180,8 @@ class FixedFence:
                 producer.close()
         done = {tp for tp in self._marked if tp.partition in due}
         self._marked -= done
+        if self._of_job:
+            return
         consumer = self._open_consumer()
         try:
             with suppress(
@@ -148,4 +197,6 @@ class FixedFence:
             marks = consumer.committed(self._partitions)
         finally:
             consumer.close()
+        if not self._of_job:
+            refuse_moved(marks)
         return {tp for tp, mark in marks.items() if mark is not None and mark.metadata != FENCED}

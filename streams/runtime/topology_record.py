@@ -188,7 +188,7 @@ def _changed(was: StoreEntry, now: StoreEntry) -> Iterator[TopologyChange]:
             f"of {was.partitions} partitions",
             f"of {now.partitions}",
             "refused",
-            "because keys would be looked for in other partitions: start over with penstock reset",
+            "because keys would be looked for in other partitions: see penstock rescale, or start over with penstock reset",
         )
     if was.changelog != now.changelog:
         yield TopologyChange(

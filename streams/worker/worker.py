@@ -31,7 +31,7 @@ from penstock.streams.ports.log import Log, LogAdmin, LogConsumer
 from penstock.streams.runtime.changelog_marks import marked_topics
 from penstock.streams.runtime.commit_producer import CommitTimeouts
 from penstock.streams.runtime.commit_protocol import Committer
-from penstock.streams.runtime.fixed_fence import FencedPositions, FixedFence, fixed_id
+from penstock.streams.runtime.fixed_fence import FencedPositions, FixedFence, fixed_id, refuse_moved
 from penstock.streams.runtime.membership_lease import MembershipLease, lease_s
 from penstock.streams.runtime.metadata_size import check_metadata_size
 from penstock.streams.runtime.own_topics import changelog_topics
@@ -471,9 +471,9 @@ class Worker:
         )
         self._presence.join()
         fixed = self._partitions or ()
-        self._presence.mark(
-            [TopicPartition(t, p) for t, (sub, _) in topics.items() for p in fixed if p < layout.tasks[sub]]
-        )
+        mine = [TopicPartition(t, p) for t, (sub, _) in topics.items() for p in fixed if p < layout.tasks[sub]]
+        refuse_moved(consumer.committed(mine))
+        self._presence.mark(mine)
         check_no_group_members(admin, application_id)
 
     def _check_partitions(self, layout: TopicLayout) -> None:

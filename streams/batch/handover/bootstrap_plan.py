@@ -12,9 +12,8 @@ from collections.abc import Collection, Iterable, Mapping
 from penstock.state.errors import SettingsError
 from penstock.state.log import TopicPartition
 from penstock.streams.batch.cluster import CommittedInput
-from penstock.streams.batch.handover.worker_exclusion import Marks
 from penstock.streams.batch.output_topics import sink_topics
-from penstock.streams.runtime.fixed_fence import BOOTSTRAPPED
+from penstock.streams.runtime.fixed_fence import BOOTSTRAPPED, Marks
 from penstock.topologies.graph.topology import Topology
 from penstock.topologies.operators.records.external_sink import ExternalSinkSpec
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 
@@ -12,8 +12,8 @@ from penstock.state.errors import PenstockError, SettingsError, TaskMigratedErro
 from penstock.state.log import TopicPartition
 from penstock.streams.batch.background import in_background
 from penstock.streams.batch.cluster import ClusterAddress, open_admin, open_consumer, open_transactional, retried
-from penstock.streams.ports.log import LogAdmin, OffsetAndMetadata
-from penstock.streams.runtime.fixed_fence import BOOTSTRAPPED, RUN_FIXED, FixedFence, fixed_id
+from penstock.streams.ports.log import LogAdmin
+from penstock.streams.runtime.fixed_fence import BOOTSTRAPPED, RUN_FIXED, FixedFence, Marks, fixed_id, refuse_moved
 from penstock.streams.worker.fixed_worker_lock import (
     KEEP_INTERVAL_S,
     FixedWorkerPresence,
@@ -26,13 +26,11 @@ SESSION_MS = 10_000
 """A job that was killed keeps workers and other jobs away for this long."""
 LEAVING_S = 5.0
 _LOOK_AGAIN_S = 0.5
-Marks = Mapping[TopicPartition, OffsetAndMetadata | None]
-"""Notes of the group of fixed workers about partitions (``fixed_fence``)."""
 
 
 class Hold:
     """Keeps workers away. It is lost when this process was frozen or cut off for a session: then others may have taken
-    over, and come back."""
+    over, and come back. ``stopped``: an earlier run of this job has set the last of its ``stop_marks``."""
 
     def __init__(
         self,
@@ -40,23 +38,35 @@ class Hold:
         admin: LogAdmin,
         settings: WorkerSettings,
         inputs: Sequence[TopicPartition],
+        stopped: bool = False,
     ) -> None:
+        self.stopped = stopped
         self._presence = presence
         self._admin = admin
         self._settings = settings
         self._application_id = settings.application_id
-        self._partitions = sorted({tp.partition for tp in inputs})
+        self._inputs = inputs
+        self._lock = threading.Lock()
         self._kept_s = time.monotonic()
         self._lost = False
 
     def keep(self) -> None:
         """Keep it, or leave once it is lost, so that this process does not hinder who came after it. Call it regularly."""
         self._look()
-        with suppress(PenstockError):
+        with suppress(PenstockError), self._lock:
             if self.lost:
                 self._presence.close()
             else:
                 self._presence.keep()
+
+    def mark(self, mark: str) -> None:
+        """Set the mark of all input partitions, then look for members: who joins later reads it. Raises
+        ``SettingsError`` if there are some, and as ``check``; then the mark was set in vain."""
+        self.check()
+        with self._lock:
+            self._presence.mark(self._inputs, mark)
+        check_no_group_members(self._admin, self._application_id)
+        self.check()
 
     @property
     def lost(self) -> bool:
@@ -80,7 +90,7 @@ class Hold:
         self.check()
         s = self._settings
         writing = ClusterAddress(s.bootstrap_servers, {**s.common, **s.producer})
-        for partition in self._partitions:
+        for partition in sorted({tp.partition for tp in self._inputs}):
             own_id = fixed_id(s.application_id, partition)
             producer = open_transactional(writing, own_id, timeout_ms=s.transaction_timeout_ms)
             try:
@@ -100,12 +110,14 @@ def kept_away(
     inputs: Sequence[TopicPartition],
     *,
     bootstraps: Callable[[Marks], None] | None = None,
+    stop_marks: Sequence[str] = (),
 ) -> Iterator[Hold]:
     """Keep workers of the application from starting while the block runs, which asks the ``Hold`` before it begins something
     that would disturb others. ``inputs``: all of its input partitions.
     ``bootstraps``: the block builds initial state, and notes so; called with what was noted before, when no commit of an
-    earlier process can follow, it raises if that must not be. Raises ``SettingsError`` if workers, or another job of this
-    kind, hold its tasks."""
+    earlier process can follow, it raises if that must not be. ``stop_marks``: the marks by which this job stops the
+    application for good (``refuse_moved``); they stay where they are set. Raises ``SettingsError`` if workers, or another
+    job, hold its tasks, and where another job has stopped it."""
     address = ClusterAddress(settings.bootstrap_servers, {**settings.common, **settings.consumer})
     admin = open_admin(ClusterAddress(settings.bootstrap_servers, dict(settings.common)))
     _wait_for_nobody(admin, settings.application_id)
@@ -122,11 +134,14 @@ def kept_away(
         if (members := admin.group_members(presence_group(settings.application_id))) > 1:
             raise _held(settings.application_id, members - 1)
         marks = _marks(address, settings.application_id, inputs)
+        refuse_moved(marks, stop_marks)
+        found = {m.metadata for m in marks.values() if m is not None}
         _fence_former(settings, inputs)
         if bootstraps is not None:
             bootstraps(marks)
-        presence.mark(inputs, RUN_FIXED if bootstraps is None else BOOTSTRAPPED)
-        hold = Hold(presence, admin, settings, inputs)
+        if found.isdisjoint(stop_marks):
+            presence.mark(inputs, RUN_FIXED if bootstraps is None else BOOTSTRAPPED)
+        hold = Hold(presence, admin, settings, inputs, bool(stop_marks) and stop_marks[-1] in found)
         with in_background(partial(_keep, hold), "presence"):
             yield hold
     finally:
@@ -153,6 +168,7 @@ def _fence_former(settings: WorkerSettings, inputs: Sequence[TopicPartition]) ->
         lambda: open_consumer(reading, group),
         lambda partition: open_transactional(writing, fixed_id(s.application_id, partition), timeout_ms=timeout_ms),
         timeout_ms * 3 / 1000,
+        of_job=True,
     ).on_joined(inputs, afresh=True)
 
 

@@ -25,10 +25,11 @@ from penstock.streams.batch.handover.bootstrap_plan import (
     stops_beside,
     unequal_counts,
 )
-from penstock.streams.batch.handover.worker_exclusion import Marks, kept_away
+from penstock.streams.batch.handover.worker_exclusion import kept_away
 from penstock.streams.batch.places import absolute
 from penstock.streams.batch.points import Point, offsets_at
 from penstock.streams.batch.shipping import TopologyRef
+from penstock.streams.runtime.fixed_fence import Marks
 from penstock.streams.runtime.topic_setup import TopicLayout
 from penstock.streams.spark.handover.catch_up import save
 from penstock.streams.spark.handover.job import Handover, WorkedOff, work_off_held

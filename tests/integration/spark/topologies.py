@@ -103,6 +103,25 @@ def counted(application_id: str, flag: Path, *, old: bool = True, prefix: str | 
     return partial(_counted, application_id, flag, old, prefix or application_id)
 
 
+def _resized(prefix: str, suffix: str) -> Topology:
+    b = StreamsBuilder(key=bytes, value=bytes)
+    users = b.table(f"{prefix}.users{suffix}", name="users")
+    events = b.stream(f"{prefix}.events{suffix}", name="events")
+    events.group_by_key().count(name="seen").to_stream().to(f"{prefix}.seen", value=int)
+    named = events.left_join(users, lambda v, user: v + b"|" + (user or b"-"))
+    named.to(f"{prefix}.named")
+    by_user = named.group_by(lambda k, v: v.partition(b"|")[2]).windowed_by(TumblingWindows(1000, grace_ms=1000))
+    views = by_user.count(name="views").to_stream(lambda w, n: b"%s@%d" % (w.key, w.start_ms), key=bytes)
+    views.to(f"{prefix}.views", value=int)
+    return b.build()
+
+
+def resized(prefix: str, suffix: str = "") -> Any:
+    """A count per key, a join with a table, and windows of what was joined behind a repartition topic; ``suffix``: of the
+    input topics."""
+    return partial(_resized, prefix, suffix)
+
+
 def _sums(application_id: str, scale: float, copies: int) -> Topology:
     b = StreamsBuilder(key=bytes, value=float)
     scaled = b.stream(f"{application_id}.in").map_values(lambda v: v * scale, value=float)

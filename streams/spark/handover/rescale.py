@@ -21,8 +21,8 @@ The steps, while workers of both are kept away:
    committed in one transaction. Then the writers of step 4 are fenced, and the new application's mark is taken off.
 
 A job that was killed is run again. Before the last mark it begins again; behind it, it goes on with step 4, or, if the
-positions are committed, with the fencing. A process of the killed job that was frozen, and wakes, is refused: whoever writes
-entries or positions first opens its transactional id, then looks whether the positions are committed, so it is fenced by
+positions are committed, with the fencing. A process of the killed job that was frozen, and wakes, is refused: to write
+entries or positions it first opens its transactional id, then looks whether the positions are committed. So it is fenced by
 the later run, or sees what that has done.
 """
 

@@ -29,6 +29,7 @@ from tests.integration.spark.topologies import resized
 from tests.integration.worker.application import UNDISTURBED, until
 
 number = serde_of(int).deserialize
+BEFORE_WRITING = STEPS[: STEPS.index("written")]
 MARKS = 24
 """So many users that every task behind the repartition has some, of two tasks and of three."""
 
@@ -157,8 +158,11 @@ def marks(ms: int) -> list[Row]:
     return [(b"m%d" % i, b"mark", ms) for i in range(MARKS)]
 
 
+@pytest.mark.parametrize(
+    "deaths", [pytest.param(STEPS[-1:], id="handed-over"), pytest.param(STEPS, marks=pytest.mark.long, id="every-step")]
+)
 def test_two_partitions_become_three_wherever_the_job_is_killed(
-    spark: SparkSession, live: Live, tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, live: Live, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, deaths: tuple[str, ...]
 ) -> None:
     shop = Shop(live, tmp_path)
     begin(shop, 2)
@@ -176,13 +180,15 @@ def test_two_partitions_become_three_wherever_the_job_is_killed(
 
     with pytest.raises(SettingsError, match="give --partitions N"):
         rescale(shop.topology("-3"), shop.settings(new_id), replaces=Predecessor(shop.topology(), old_id))
+    for step in (s for s in deaths if s in BEFORE_WRITING):
+        shop.killed(step, 3, "-3")
     with monkeypatch.context() as patch, pytest.raises(EnvironmentFault, match="the rescaling"):
         patch.setattr(rescale_module, "on_write", dying_at(WRITER_STEPS[1]))
         shop.rescale(3, "-3")
     for application_id, suffix in ((old_id, ""), (new_id, "-3")):
         with pytest.raises(SettingsError, match="penstock rescale"):
             Worker(shop.topology(suffix)(), shop.settings(application_id)).run()
-    for step in STEPS if request.config.option.markexpr == "long" else STEPS[-1:]:
+    for step in (s for s in deaths if s not in BEFORE_WRITING):
         shop.killed(step, 3, "-3")
     repository = str(tmp_path / "snapshots")
     done = shop.rescale(3, "-3", snapshots=repository)

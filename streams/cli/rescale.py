@@ -31,7 +31,7 @@ def register(subparsers: Any) -> None:
         "--partitions",
         type=int,
         metavar="N",
-        help="make input topics that do not exist, with so many partitions and the old ones' settings",
+        help="make the input topics that do not exist, each with N partitions and the settings of the old one",
     )
     parser.add_argument(
         "--repository",

@@ -21,7 +21,7 @@ from penstock.state.stores.store import StoreSpec, StoreWrites
 from penstock.streams.batch.cluster import CommittedInput
 from penstock.streams.batch.compact_executor import ENTRY_SCHEMA
 from penstock.streams.batch.handover.rescale_executor import moves_of
-from penstock.streams.batch.handover.rescale_plan import Rescaling, Side, rescaling
+from penstock.streams.batch.handover.rescale_plan import Rescaling, ScaledSide, rescaling
 from penstock.streams.batch.handover.rescale_positions import NewTopics, check_times, new_positions
 from penstock.streams.runtime.topic_setup import layout_of
 from penstock.streams.task import commit_metadata
@@ -55,16 +55,16 @@ def of_all_kinds(suffix: str) -> Topology:
     return b.build()
 
 
-def sides(build: Any, old: int, new: int) -> tuple[Side, Side]:
+def sides(build: Any, old: int, new: int) -> tuple[ScaledSide, ScaledSide]:
     out = []
     for suffix, name, count in (("", "old", old), (f"-{new}", "new", new)):
         topology = build(suffix)
         inputs = {s.topic: count for s in (topology.source(n) for sub in topology.subtopologies for n in sub.sources)}
-        out.append(Side(topology, name, layout_of(topology, name, inputs)))
+        out.append(ScaledSide(topology, name, layout_of(topology, name, inputs)))
     return out[0], out[1]
 
 
-def run(side: Side, partitions: int, rows: Mapping[str, list[ps.Record]], suffix: str) -> ps.TopologyTestDriver:
+def run(side: ScaledSide, partitions: int, rows: Mapping[str, list[ps.Record]], suffix: str) -> ps.TopologyTestDriver:
     driver = ps.TopologyTestDriver(side.topology, application_id=side.application_id, partitions=partitions)
     for topic, records in rows.items():
         driver.pipe_raw({f"{topic}{suffix}": records})
@@ -134,7 +134,7 @@ def counted(suffix: str) -> Topology:
 class GoneOn(ps.TopologyTestDriver):
     """Begins with given stores and positions."""
 
-    def __init__(self, side: Side, partitions: int, stores: Stores, starts: Mapping[TopicPartition, Any]) -> None:
+    def __init__(self, side: ScaledSide, partitions: int, stores: Stores, starts: Mapping[TopicPartition, Any]) -> None:
         self._starts = starts
         self._stores_given = stores
         super().__init__(

@@ -41,19 +41,19 @@ _ROWS_MAX, _BYTES_MAX = 20_000, 16 << 20
 _TRANSACTION_MS = 120_000
 _TIMEOUT_S = 120.0
 STEPS = ("opened", "written")
-Entry = tuple[bytes, bytes]
+KeyedEntry = tuple[bytes, bytes]
 
 
 @dataclasses.dataclass(frozen=True)
 class StoreMove:
-    """Of one store: its old and new number of partitions, and how its entries find theirs (``placing``; ``None``: they
-    keep them). ``answers``: old and new number of tasks that get the answers of foreign-key subscriptions."""
+    """The move of one store: its old and new number of partitions, and how its entries find theirs (``placing``;
+    ``None``: they keep them). ``answers``: old and new number of tasks that get the answers of foreign-key subscriptions."""
 
     partitions: tuple[int, int]
     placing: StorePlacing | None
     answers: tuple[int, int] | None = None
 
-    def check(self, entries: Iterable[Entry], partition: int) -> None:
+    def check(self, entries: Iterable[KeyedEntry], partition: int) -> None:
         """Raises ``SettingsError`` for an entry that does not belong into its old partition."""
         entries = list(entries)
         if self.placing is not None:
@@ -229,7 +229,7 @@ def write_changelogs(job: WriteJob, batches: Iterable[pa.RecordBatch]) -> Iterat
         yield _report(place, _write(job, place, live))
 
 
-def _write(job: WriteJob, place: int, entries: Iterator[Entry]) -> int:
+def _write(job: WriteJob, place: int, entries: Iterator[KeyedEntry]) -> int:
     store, partition = job.targets[place]
     spec = job.forms[store].spec()
     topic = changelog_topic(job.application_id, spec)
@@ -252,9 +252,9 @@ def _write(job: WriteJob, place: int, entries: Iterator[Entry]) -> int:
     return count
 
 
-def _groups(entries: Iterator[Entry]) -> Iterator[list[Entry]]:
+def _groups(entries: Iterator[KeyedEntry]) -> Iterator[list[KeyedEntry]]:
     """The entries of one transaction each."""
-    group: list[Entry] = []
+    group: list[KeyedEntry] = []
     size = 0
     for entry in entries:
         group.append(entry)

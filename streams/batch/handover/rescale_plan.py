@@ -21,7 +21,7 @@ from penstock.topologies.operators.records.external_sink import ExternalSinkSpec
 
 
 @dataclasses.dataclass(frozen=True)
-class Side:
+class ScaledSide:
     """One of the two applications, and how many partitions it has."""
 
     topology: Topology
@@ -43,8 +43,8 @@ class Rescaling:
     ``placings``: how the entries of moved stores find their partitions. ``answers``: stores of foreign-key subscriptions,
     with the sub-topology to whose tasks answers go."""
 
-    old: Side
-    new: Side
+    old: ScaledSide
+    new: ScaledSide
     moved: frozenset[int]
     renamed: Mapping[str, str]
     placings: Mapping[str, StorePlacing]
@@ -72,12 +72,12 @@ class Rescaling:
         }
 
 
-def rescaling(old: Side, new: Side) -> Rescaling:
+def rescaling(old: ScaledSide, new: ScaledSide) -> Rescaling:
     """The plan. Raises ``SettingsError`` naming everything that stands in the way."""
     wrong = list(_differences(old.topology, new.topology))
     if wrong:
         raise SettingsError(
-            f"{new.application_id} is to be {old.application_id} with other partitions, but {'; '.join(wrong)}. Give "
+            f"{new.application_id} must be {old.application_id} with other partitions, but {'; '.join(wrong)}. Give "
             'sources the names that they had, such as builder.stream("orders-3", name="orders"); for a changed topology '
             "see penstock bootstrap"
         )
@@ -108,7 +108,7 @@ def rescaling(old: Side, new: Side) -> Rescaling:
 
 
 def _differences(old: Topology, new: Topology) -> Iterator[str]:
-    """What the two topologies do not have in common, functions excepted, which cannot be compared."""
+    """Name what the two topologies do not have in common, functions excepted, which cannot be compared."""
     names = [tuple(s.operators) for s in old.subtopologies]
     if names != [tuple(s.operators) for s in new.subtopologies]:
         mine, other = ({n for s in t.subtopologies for n in s.operators} for t in (old, new))

@@ -38,8 +38,8 @@ from penstock.topologies.graph.topology import Subtopology
 from penstock.topologies.operator_api.operator import NO_TIME, OperatorSpec
 from penstock.topologies.operators.windows.window_aggregate import WindowAggregateSpec
 
-Committed = Mapping[TopicPartition, CommittedInput]
-"""What the old application has committed."""
+CommittedInputs = Mapping[TopicPartition, CommittedInput]
+"""The positions that the old application has committed."""
 
 
 def contributors(task: int, old: int, new: int) -> range:
@@ -48,7 +48,7 @@ def contributors(task: int, old: int, new: int) -> range:
     return range(task % step, old, step)
 
 
-def check_times(plan: Rescaling, committed: Committed) -> None:
+def check_times(plan: Rescaling, committed: CommittedInputs) -> None:
     """Raises ``SettingsError`` where old tasks that come together stand at times that mean different things."""
     for sub in (plan.old.topology.subtopologies[n] for n in sorted(plan.moved)):
         old, new = plan.old.tasks(sub.number), plan.new.tasks(sub.number)
@@ -82,14 +82,16 @@ def _meaning(spec: OperatorSpec, time_ms: int) -> int:
     return time_ms
 
 
-def _task_metadata(plan: Rescaling, sub: Subtopology, task: int, committed: Committed) -> Iterator[CommitMetadata]:
+def _task_metadata(
+    plan: Rescaling, sub: Subtopology, task: int, committed: CommittedInputs
+) -> Iterator[CommitMetadata]:
     for name in sub.sources:
         found = committed.get(TopicPartition(plan.old.topic(name), task))
         if found is not None:
             yield found.metadata
 
 
-def _times(plan: Rescaling, sub: Subtopology, task: int, committed: Committed) -> dict[str, int]:
+def _times(plan: Rescaling, sub: Subtopology, task: int, committed: CommittedInputs) -> dict[str, int]:
     """The times of the operators of an old task."""
     return {k: ms for m in _task_metadata(plan, sub, task, committed) for k, ms in m.operators.items()}
 
@@ -105,7 +107,9 @@ class NewTopics:
     ids: Mapping[str, str]
 
 
-def new_positions(plan: Rescaling, committed: Committed, topics: NewTopics) -> dict[TopicPartition, OffsetAndMetadata]:
+def new_positions(
+    plan: Rescaling, committed: CommittedInputs, topics: NewTopics
+) -> dict[TopicPartition, OffsetAndMetadata]:
     """The positions with which the new application begins. An input that both read and of which the old one has committed
     nothing has none either."""
     out: dict[TopicPartition, OffsetAndMetadata] = {}
@@ -141,7 +145,7 @@ def new_positions(plan: Rescaling, committed: Committed, topics: NewTopics) -> d
     return out
 
 
-def _offset(plan: Rescaling, source: str, task: int, committed: Committed, topics: NewTopics) -> int | None:
+def _offset(plan: Rescaling, source: str, task: int, committed: CommittedInputs, topics: NewTopics) -> int | None:
     old, new = plan.old.topic(source), TopicPartition(plan.new.topic(source), task)
     if old in plan.tables:
         return topics.ends[new][1]
@@ -154,7 +158,7 @@ def _offset(plan: Rescaling, source: str, task: int, committed: Committed, topic
 def _of_input(
     of_task: CommitMetadata, plan: Rescaling, source: str, before: Sequence[CommittedInput | None]
 ) -> CommitMetadata:
-    """What is noted with one input's position. Its time judges only how far ahead a record may be, so the highest does."""
+    """The metadata of one input's position. Its time judges only how far ahead a record may be, so the highest does."""
     known = [c.metadata for c in before if c is not None]
     return msgspec.structs.replace(
         of_task,

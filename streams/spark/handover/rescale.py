@@ -64,7 +64,7 @@ from penstock.streams.batch.handover.rescale_executor import (
     moves_of,
     write_changelogs,
 )
-from penstock.streams.batch.handover.rescale_plan import Rescaling, Side, rescaling
+from penstock.streams.batch.handover.rescale_plan import Rescaling, ScaledSide, rescaling
 from penstock.streams.batch.handover.rescale_positions import NewTopics, check_times, new_positions
 from penstock.streams.batch.handover.worker_exclusion import Held, kept_away
 from penstock.streams.batch.shipping import TopologyRef
@@ -156,8 +156,10 @@ def _plan(old: Handover, new: Handover, cluster: Cluster, partitions: int | None
                 f"topic {', '.join(missing)} does not exist: give --partitions N to have it made, or make it first"
             )
         counts |= dict.fromkeys(missing, partitions)
-    old_side = Side(old.topology(), old.application_id, old.layout(cluster))
-    return rescaling(old_side, Side(topology, new.application_id, layout_of(topology, new.application_id, counts)))
+    old_side = ScaledSide(old.topology(), old.application_id, old.layout(cluster))
+    return rescaling(
+        old_side, ScaledSide(topology, new.application_id, layout_of(topology, new.application_id, counts))
+    )
 
 
 def _make_inputs(plan: Rescaling, new: Handover, cluster: Cluster) -> None:

@@ -14,7 +14,7 @@ from penstock.state.serdes.partitioner import partition_for
 from penstock.state.serdes.window_keys import spanning_serde, windowed_serde
 from penstock.streams.batch.handover.rekeying import StorePlacing, readdressed
 from penstock.streams.batch.handover.rescale_executor import StoreMove
-from penstock.streams.batch.handover.rescale_plan import Rescaling, Side, rescaling
+from penstock.streams.batch.handover.rescale_plan import Rescaling, ScaledSide, rescaling
 from penstock.streams.runtime.topic_setup import layout_of
 from penstock.streams.testing.memory_sink import MemorySink
 from penstock.topologies.graph.topology import Topology
@@ -34,7 +34,7 @@ def planned(build: Build, new: Build | None = None, counts: tuple[int, int] = (2
     for name, made, suffix, count in (("old", build, "", counts[0]), ("new", new or build, "-3", counts[1])):
         shown = topology(made, suffix, **how)
         topics = {s.topic for sub in shown.subtopologies for s in map(shown.source, sub.sources) if not s.internal}
-        sides.append(Side(shown, name, layout_of(shown, name, dict.fromkeys(topics, count))))
+        sides.append(ScaledSide(shown, name, layout_of(shown, name, dict.fromkeys(topics, count))))
     return rescaling(sides[0], sides[1])
 
 

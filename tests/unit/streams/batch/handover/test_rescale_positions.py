@@ -8,7 +8,7 @@ import penstock as ps
 from penstock.state.errors import SettingsError
 from penstock.state.log import TopicPartition
 from penstock.streams.batch.cluster import CommittedInput
-from penstock.streams.batch.handover.rescale_plan import Rescaling, Side, rescaling
+from penstock.streams.batch.handover.rescale_plan import Rescaling, ScaledSide, rescaling
 from penstock.streams.batch.handover.rescale_positions import NewTopics, check_times, contributors, new_positions
 from penstock.streams.runtime.topic_setup import layout_of
 from penstock.streams.task import commit_metadata
@@ -28,7 +28,7 @@ def plan(suffix: str, counts: dict[str, int], behind: tuple[int, int]) -> Rescal
         by_value.windowed_by(ps.tumbling("1s", grace="1s")).count(name="windows")
         topology = b.build()
         sides.append(
-            Side(topology, name, layout_of(topology, name, {t: counts[t] for t in (f"rows{end}", f"in{end}")}))
+            ScaledSide(topology, name, layout_of(topology, name, {t: counts[t] for t in (f"rows{end}", f"in{end}")}))
         )
     return rescaling(sides[0], sides[1])
 

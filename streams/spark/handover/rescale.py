@@ -66,7 +66,7 @@ from penstock.streams.batch.handover.rescale_executor import (
 )
 from penstock.streams.batch.handover.rescale_plan import Rescaling, ScaledSide, rescaling
 from penstock.streams.batch.handover.rescale_positions import NewTopics, check_times, new_positions
-from penstock.streams.batch.handover.worker_exclusion import Held, kept_away
+from penstock.streams.batch.handover.worker_exclusion import Hold, kept_away
 from penstock.streams.batch.shipping import TopologyRef
 from penstock.streams.ports.log import TopicSpec
 from penstock.streams.runtime.fixed_fence import FENCED, made_from, moved_to, moving_to
@@ -240,7 +240,7 @@ class _Rescale:
         tasks = {n: (a, b) for n, (a, b) in enumerate(zip(plan.old.layout.tasks, plan.new.layout.tasks, strict=True))}
         return Rescaled(drained, entries, tasks, left, savepoint, why_not, 0.0)
 
-    def _handed_over(self, held_old: Held, held_new: Held) -> bool:
+    def _handed_over(self, held_old: Hold, held_new: Hold) -> bool:
         """Whether an earlier run has committed the new positions. Raises ``SettingsError`` for a new application that is
         not this job's."""
         plan, new = self._plan, self._new

@@ -43,7 +43,7 @@ _PART = 2
 _NONE: Sequence[bytes] = ()
 _FIRST, _LAST = bytes(SEQUENCE_BYTES), b"\xff" * SEQUENCE_BYTES
 
-Groups = dict[bytes, list[bytes]]
+ValuesByKey = dict[bytes, list[bytes]]
 
 
 class ListStoreView(KeyValueStoreView):
@@ -54,9 +54,9 @@ class ListStoreView(KeyValueStoreView):
         self._pack = _LONG.pack
         self._keeps = self.immutable
         self._segment_ms = spec.segment_ms
-        self._groups: Groups = {}
-        self._old_groups: Groups = {}
-        self._tails: Groups = {}
+        self._groups: ValuesByKey = {}
+        self._old_groups: ValuesByKey = {}
+        self._tails: ValuesByKey = {}
         self._places = self._old_places = 0
         """How many keys the young groups and the tails hold, and the old groups."""
         self._values: dict[bytes, tuple[Any, int]] = {}

@@ -94,7 +94,7 @@ def _integers(column: Column) -> tuple[Ints, Mask | None] | None:
 
 
 def _total(part: Part, accs: list[tuple[Any, ...]], groups: Groups, column: Column) -> Running | None:
-    """Of ``(count, sum)``, of finite numbers alone."""
+    """Running ``(count, sum)`` of finite numbers."""
     found = _integers(column)
     if found is None or any(len(acc) != 2 for acc in accs):
         return None
@@ -119,7 +119,7 @@ def _nulls(nulls: Mask) -> Mask | None:
 
 
 def _extreme(part: Part, accs: list[tuple[Any, ...]], groups: Groups, column: Column) -> Running | None:
-    """Of ``()`` or ``(value,)``."""
+    """Running ``()`` or ``(value,)``."""
     sign = 1 if part.function == "max" else -1
     if part.kind == "string":
         return _extreme_text(sign, accs, groups, column)
@@ -171,7 +171,7 @@ def _changed(accs: list[tuple[Any, ...]], values: list[Any], there: list[int]) -
 
 
 def _distinct(part: Part, accs: list[Bag], groups: Groups, column: Column) -> Running | None:
-    """Of bags."""
+    """Running bags of distinct values."""
     found = added(part, accs, groups, column)
     if found is None:
         return None

@@ -392,7 +392,8 @@ def topology_of(program: Program) -> Topology:
         elif node.kind == "stream" and "base" not in node.args:
             ends[node.name, "out"] = builder.stream(node.args["topic"], name=node.name)
         elif node.kind == "table":
-            tables[node.name] = builder.table(node.args["topic"], name=node.name)
+            # a worker would refuse it, since a restore could not: here nothing is restored from the topic
+            tables[node.name] = builder.table(node.args["topic"], name=node.name).on_error("dead_letter")
             ends[node.name, "out"] = tables[node.name].to_stream()
         elif node.kind != "stream":
             _add_operator(node, ends, tables)

@@ -20,7 +20,7 @@ def test_each_level_comes_after_those_that_write_to_it() -> None:
 def test_sub_topologies_that_write_to_each_other_form_one_level() -> None:
     b = StreamsBuilder("loop", key=bytes, value=bytes)
     left, right = b.table("left"), b.table("right")
-    left.join_foreign(right, lambda v: v[:1], lambda a, c: a + c).to_stream().to("out")
+    left.join_foreign(right, lambda k, v: v[:1], lambda a, c: a + c).to_stream().to("out")
     topology = b.build()
     levels = work_levels(topology)
     assert sorted(n for level in levels for n in level) == [s.number for s in topology.subtopologies]

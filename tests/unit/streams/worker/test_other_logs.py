@@ -88,16 +88,18 @@ def test_with_starts_and_stops_a_worker_and_hides_no_error(tmp_path: Path) -> No
     assert not worker.running
     failing = ps.StreamsBuilder("failing", value=str)
     failing.stream("in").map_values(lambda value: value[99]).to("out")
+    empty = MemoryLog()
+    for topic in ("in", "out"):
+        empty.create(TopicSpec(topic, PARTITIONS))
+    others = MemoryWorkerLog(empty)
+    elsewhere = WorkerSettings(application_id="app", state_dir=str(tmp_path / "elsewhere"))
     with (
-        pytest.raises(LookupError, match="the program's own"),
-        Worker(
-            failing.build(),
-            settings.__class__(application_id="other", state_dir=str(tmp_path)),
-            open_log=lambda *_: clients,
-        ) as worker,
+        pytest.raises(TimeoutError, match="the program's own"),
+        Worker(failing.build(), elsewhere, open_log=lambda *_: others) as worker,
     ):
+        add(empty, 1)
         until(lambda: not worker.running)
-        raise LookupError("the program's own")
+        raise TimeoutError("the program's own")
 
 
 class RefusesOnce(MemoryWorkerLog):

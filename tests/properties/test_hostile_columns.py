@@ -129,7 +129,7 @@ def program(rng: random.Random) -> tuple[StreamsBuilder, Serde[Any], Serde[Any]]
     if end == "struct":
         s = s.map_values(f.struct(**{"v%": f.value(), "k": f.key(), "n": f.timestamp()}), value="json")
     elif end == "joined":
-        table = builder.table("table", key=key, value=value, name="rows")
+        table = builder.table("table", key=key, value=value, name="rows").on_error("dead_letter")
         joiner = rng.choice((f.right(), lambda v, row: v if row is None else row))
         s = rng.choice((s.join, s.left_join))(table, joiner, value=value)
     elif end in ("count", "windowed", "agg", "regrouped"):

@@ -55,6 +55,7 @@ mutants: venv ## faults planted in the protocol, and the first seed of the swarm
 
 chaos: java venv ## workers on three real brokers, killed, frozen and cut off at random; a row in the ledger (SEEDS=4 MINUTES=30; CASES=1: the long cases too)
 	@$(if $(CASES),$(BIN)/python -m pytest tests/chaos -m "long or not long")
+	@$(if $(CASES),$(BIN)/python -m pytest tests/integration -m long)
 	@$(BIN)/python -m tests.chaos $(if $(SEEDS),--seeds $(SEEDS)) $(if $(MINUTES),--minutes $(MINUTES)) $(ARGS)
 
 failpoints: java venv ## workers killed and frozen at every failpoint, on a real broker: ten minutes (ARGS='--only commit')

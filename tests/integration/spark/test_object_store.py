@@ -160,6 +160,7 @@ def assert_restored(live: Live, topology: Topology, state: Path, snapshots: str)
     assert sum(isinstance(f, SnapshotUsed) for f in seen.facts) == 4
 
 
+@pytest.mark.long
 def test_a_worker_restores_from_s3_and_no_secret_is_anywhere(
     server: S3Server, live: Live, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Final, Protocol
+from typing import Protocol
 
 from penstock.state.log import Headers, TopicPartition
 from penstock.streams.ports.chunk import Chunk
@@ -38,26 +38,6 @@ class RecordTraces(Protocol):
 
     def committed(self, positions: Mapping[TopicPartition, int]) -> None:
         """The records before these offsets are committed."""
-
-
-class NoRecordTraces:
-    """Traces nothing: the default."""
-
-    def received(self, chunk: Chunk) -> None:
-        """Ignore it."""
-
-    def placed(self, partition: TopicPartition, offset: int) -> None:
-        """Ignore it."""
-
-    def sent(self, topic: str, headers: Sequence[Headers] | None) -> Sequence[Headers] | None:
-        """Return them as they are."""
-        return headers
-
-    def committed(self, positions: Mapping[TopicPartition, int]) -> None:
-        """Ignore it."""
-
-
-NO_RECORD_TRACES: Final[RecordTraces] = NoRecordTraces()
 
 
 def traceparent_of(headers: Headers) -> bytes | None:

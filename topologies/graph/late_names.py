@@ -1,4 +1,4 @@
-"""NamesRead that a user's function reads and that got another value after its operator was declared.
+"""Names that a user's function reads and that got another value after its operator was declared.
 
 A function sees the last value of such a name, as everywhere in Python: of two filters that a loop declares with a lambda
 that reads the loop's variable, both see its last value. Found by comparing, when the graph is built, what each function

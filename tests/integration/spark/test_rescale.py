@@ -107,7 +107,7 @@ class Shop:
         ends = self.live.settled(topic)
         with open_cluster(ClusterAddress(self.live.bootstrap_servers), application_id) as cluster:
             done = cluster.committed(list(ends))
-        # the last offset is a transaction's marker, which is no record
+        # the last offset is the marker of a transaction, not a record
         return all(tp in done and done[tp].offset >= end - 1 for tp, end in ends.items() if end)
 
     def members(self, application_id: str) -> int:

@@ -1,4 +1,4 @@
-"""What Flink writes and what we write are equal columns, and a difference is told."""
+"""Outputs of Flink and of Penstock are read into equal columns, and a difference is reported."""
 
 from __future__ import annotations
 

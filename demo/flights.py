@@ -56,11 +56,16 @@ class Report(NamedTuple):
 
 class Flights:
     """The year, or its first ``most`` departures; read when they are first asked for. Raises ``EnvironmentFault`` when
-    the package is not installed."""
+    the package is not installed.
 
-    def __init__(self, most: int | None = None) -> None:
+    ``weather_first``: the first rows bring every report up to one of each airport after the last departure. A worker
+    that waits long for an idle input (``max_task_idle_ms``) then never waits for a report, and never reads a report
+    before the departures that come before it, whenever they are written."""
+
+    def __init__(self, most: int | None = None, *, weather_first: bool = False) -> None:
         self._folder = _folder()
         self._most = most
+        self._weather_first = weather_first
 
     @cached_property
     def _departures(self) -> list[Departure]:
@@ -78,9 +83,12 @@ class Flights:
 
     def rows(self, start: int, stop: int) -> Iterator[Rows]:
         """Reports up to the last departure's time come before the departures; those of the ranges before are there."""
-        times = [r.time_ms for r in self._reports]
-        known = bisect_right(times, self._departures[start - 1].time_ms) if start else 0
-        reports = self._reports[known : bisect_right(times, self._departures[stop - 1].time_ms)]
+        if self._weather_first:
+            reports = self._up_to_the_next() if start == 0 else []
+        else:
+            times = [r.time_ms for r in self._reports]
+            known = bisect_right(times, self._departures[start - 1].time_ms) if start else 0
+            reports = self._reports[known : bisect_right(times, self._departures[stop - 1].time_ms)]
         yield _rows(
             WEATHER_TOPIC, ((r.airport, r.time_ms, {"rain": r.rain, "visibility": r.visibility}) for r in reports)
         )
@@ -92,6 +100,12 @@ class Flights:
                     for d in self._departures[first : min(first + _BLOCK, stop)]
                 ),
             )
+
+    def _up_to_the_next(self) -> list[Report]:
+        """The reports up to the first of each airport that is later than every departure."""
+        last_ms = self._departures[-1].time_ms
+        later = {r.airport: r for r in reversed(self._reports) if r.time_ms > last_ms}
+        return [r for r in self._reports if r.time_ms <= last_ms or r is later[r.airport]]
 
     def answer(self, stop: int) -> Answer:
         """``<airport>@<date>`` to the day's numbers: each departure with the last report not later than it."""

@@ -16,6 +16,11 @@ PARTITIONS = 4
 KEPT_FOR_EVER: Mapping[str, str] = {"retention.ms": "-1"}
 # Only for a table of which the last row is all that is asked: of the weather, every hour's report is.
 COMPACTED: Mapping[str, str] = {"cleanup.policy": "compact"}
+# Below this many records one worker would read all of them while the other one starts: most of them come when both own
+# partitions, and the second half at the kill.
+SMALL = 300_000
+# The longest that a worker takes.
+WAITS: Mapping[str, int] = {"max_task_idle_ms": 3_600_000}
 # A hundred seconds of events are a million; all of them must fit into the hour of grace that the topology gives.
 EVENTS_MAX = 30_000_000
 
@@ -24,7 +29,7 @@ EVENTS_MAX = 30_000_000
 class Pipeline:
     """``topology``: ``module:function``. ``stream``: the topic whose records are counted; ``tables``: the topics beside
     it, with their settings. ``state``: the store whose updates are counted. ``updates_of``: how many updates an output
-    value says that its key has had."""
+    value says that its key has had. ``settings``: what its workers need besides."""
 
     name: str
     title: str
@@ -36,11 +41,17 @@ class Pipeline:
     output: str
     state: str
     updates_of: Callable[[Any], int]
+    settings: Mapping[str, int] = dataclasses.field(default_factory=dict)
 
     @property
     def application_id(self) -> str:
         """Also the group."""
         return f"demo-{self.name}"
+
+    @property
+    def small(self) -> bool:
+        """Whether records must come while the workers read, for a kill to be halfway."""
+        return self.data.size < SMALL
 
     def parts(self) -> tuple[int, int, int]:
         """Where the stream's three parts end: what is there at the kill, what comes after the compaction, and what the
@@ -51,6 +62,7 @@ class Pipeline:
 
 def pipelines(count: int, now_ms: int) -> list[Pipeline]:
     """Both, the first with ``count`` events of the last minutes, the second with at most as many flights."""
+    small = count < SMALL
     ended_ms = now_ms // events.WINDOW_MS * events.WINDOW_MS
     advertising = Events(count, ended_ms - -(-count // events.EVENTS_PER_MS // events.WINDOW_MS) * events.WINDOW_MS)
     return [
@@ -73,11 +85,12 @@ def pipelines(count: int, now_ms: int) -> list[Pipeline]:
             "Every flight that left New York's three airports in 2013, joined to the weather of its hour; delays are "
             "summed per airport and day.",
             "penstock.topologies.examples.flights:build",
-            Flights(count),
+            Flights(count, weather_first=small),
             flights.DEPARTURES_TOPIC,
             {flights.WEATHER_TOPIC: KEPT_FOR_EVER},
             flights.OUTPUT_TOPIC,
             "days",
             lambda day: int(day["flights"]),
+            WAITS if small else {},
         ),
     ]

@@ -33,12 +33,7 @@ from penstock.streams.worker.settings import WorkerSettings
 from penstock.topologies.graph.topology import Topology
 
 WORKERS = ("worker-a", "worker-b")
-# Below this many records one worker would read all of them while the other one starts: most of them come when both own
-# partitions, and the second half at the kill.
-SMALL = 300_000
 SHARED_S = 300.0
-ARRIVAL_MS = 3_000
-"""So long after a table's rows, at most, the records are there that come before them in time."""
 Say = Callable[[str], None]
 
 
@@ -114,10 +109,7 @@ class Scenario:
     def _drain_with_kill(self, fleet: Fleet, p: Pipeline) -> None:
         found, stop = self._found[p.name], p.parts()[0]
         first = _first_part(p)
-        # Records come while the workers read. A row of a table that comes before what is joined with it, or after it, waits
-        # for the order of time.
-        more = {} if first == stop else {"max_task_idle_ms": ARRIVAL_MS}
-        workers = [fleet.start(p.topology, p.application_id, name, **more) for name in WORKERS]
+        workers = [fleet.start(p.topology, p.application_id, name, **p.settings) for name in WORKERS]
         rest = None
         if first < stop:
             self._until_shared(p, workers)
@@ -193,14 +185,14 @@ class Scenario:
         start, stop, _ = p.parts()
         self.log.fill(p.data.rows(start, stop))
         watch = self._watch(p)
-        worker = fleet.start(p.topology, p.application_id, self._survivor[p.name])
+        worker = fleet.start(p.topology, p.application_id, self._survivor[p.name], **p.settings)
         drain = watch.run([worker], kill=False)
         self._found[p.name].tail_records = drain.records
         self._stop(p, worker)
 
     def _restore(self, fleet: Fleet, p: Pipeline) -> None:
         found, topology, name = self._found[p.name], self._built[p.name], self._survivor[p.name]
-        alone = WorkerSettings(**fleet.settings(p.application_id, name))  # type: ignore[arg-type]  # as the class wants them
+        alone = WorkerSettings(**fleet.settings(p.application_id, name, **p.settings))  # type: ignore[arg-type]  # as the class wants
         fleet.forget_state(p.application_id, name)
         found.from_changelog = restore(topology, alone, PARTITIONS)
         _, start, stop = p.parts()
@@ -328,7 +320,7 @@ _SPARK = SparkSettings(
 def _first_part(p: Pipeline) -> int:
     """How many records are there before the workers start: all before the kill, of a small input a tenth."""
     stop = p.parts()[0]
-    return stop if stop >= SMALL else stop // 10
+    return stop // 10 if p.small else stop
 
 
 def _machine() -> list[tuple[str, str]]:

@@ -76,6 +76,17 @@ def test_flights_in_parts_are_the_flights(flights: Flights) -> None:
     assert max(t for _, _, t in parts["airport-weather"]) <= max(t for _, _, t in parts["departures"])
 
 
+def test_weather_that_comes_first_reaches_beyond_the_last_departure_of_every_airport() -> None:
+    data = Flights(20_000, weather_first=True)
+    whole, parts = records(data, 0, data.size), records(data, 0, 2_000, 11_000, data.size)
+    assert whole == parts
+    last_ms = max(t for _, _, t in whole["departures"])
+    later = [key for key, _, t in whole["airport-weather"] if t > last_ms]
+    assert sorted(later) == sorted(airport.encode() for airport in AIRPORTS)
+    until = [row for row in whole["airport-weather"] if row[2] <= last_ms]
+    assert until == records(Flights(20_000), 0, 20_000)["airport-weather"]
+
+
 @pytest.mark.parametrize("place", [0, 1], ids=["ysb", "flights"])
 def test_the_topology_gives_the_counted_answer(place: int) -> None:
     """The whole topology, repartition included, in process."""

@@ -1,9 +1,9 @@
 """The feed: merges the partitions of a task into one order.
 
 It takes the record with the lowest head timestamp (ties: topic name, then offset), but only if every partition has a
-buffered record or is known to be caught up. With ``max_task_idle_ms`` above 0, it waits that time before it goes on
-without a caught-up partition. Over a fixed range this is a sort by (running maximum of the timestamp within the
-partition, topic, offset).
+buffered record or is known to be caught up. With ``max_task_idle_ms`` above 0, it goes on without a caught-up partition
+once that one has been without records for so long, as Kafka Streams does. Over a fixed range this is a sort by (running
+maximum of the timestamp within the partition, topic, offset).
 
 Inputs of a higher priority come first while they have records. ``bootstrap`` inputs are read to their ends before all
 others, with a cut after them, so a replay needs no further information.
@@ -52,6 +52,8 @@ class _PartitionQueue:
         self.at = 0
         self.running_max = _NEVER
         self.buffered = 0
+        self.idle_since_ms: int | None = None
+        """Since when it is known to be caught up, without records; ``None`` while it has some."""
 
     def head_ms(self) -> int | None:
         """Timestamp of the next record within the range, or ``None``."""
@@ -128,7 +130,6 @@ class Feed:
         self._queues = [_PartitionQueue(t, positions[t]) for t in self.topics]
         self._by_topic = {q.topic: q for q in self._queues}
         self._max_idle_ms = max_task_idle_ms
-        self._idle_since_ms: int | None = None
         self._last_key: tuple[int, int, int] = _FIRST
         self._script = deque(replay)
         self._set_limits()
@@ -164,17 +165,16 @@ class Feed:
         left = max_records
         while left:
             heads: list[tuple[int, int]] = []
-            waiting = False
+            waiting: list[_PartitionQueue] = []
             for i, queue in enumerate(self._queues):
                 head = queue.head_ms()
                 if head is not None:
+                    queue.idle_since_ms = None
                     heads.append((head, i))
                 elif not queue.complete():
                     return runs
                 else:
-                    waiting = True
-            if not waiting:
-                self._idle_since_ms = None
+                    waiting.append(queue)
             if self._bootstrap:
                 heads = [h for h in heads if self.topics[h[1]] in self._bootstrap]
                 if not heads and self._bootstrapped():
@@ -182,7 +182,7 @@ class Feed:
             elif self._prior and heads:
                 highest = min(self._ranks[i] for _, i in heads)
                 heads = [h for h in heads if self._ranks[h[1]] == highest]
-            if not heads or (waiting and not self._bootstrap and not self._script and self._still_idle(now_ms)):
+            if self._must_wait(waiting, now_ms) or not heads:
                 return runs
             run = self._take_lowest(heads, left)
             runs.append(run)
@@ -231,14 +231,18 @@ class Feed:
         """Whether every partition was read to its known end."""
         return all(q.head_ms() is None and q.complete() for q in self._queues)
 
-    def _still_idle(self, now_ms: int) -> bool:
-        """Whether to wait longer for a caught-up partition. Once the time is up, the others go on without it until it
+    def _must_wait(self, caught_up: list[_PartitionQueue], now_ms: int) -> bool:
+        """Whether one of these partitions may still get a record that comes first. The others go on without it until it
         has records again."""
-        if not self._max_idle_ms:
+        if not self._max_idle_ms or self._bootstrap or self._script:
             return False
-        if self._idle_since_ms is None or now_ms < self._idle_since_ms:  # restart the wait if the clock was set back
-            self._idle_since_ms = now_ms
-        return now_ms - self._idle_since_ms < self._max_idle_ms
+        wait = False
+        for queue in caught_up:
+            since_ms = queue.idle_since_ms
+            if since_ms is None or now_ms < since_ms:  # wait anew if the clock was set back
+                queue.idle_since_ms = since_ms = now_ms
+            wait = wait or now_ms - since_ms < self._max_idle_ms
+        return wait
 
     # -- cuts ----------------------------------------------------------------------------------------------------
 

@@ -50,16 +50,15 @@ class WorkerSettings:
     decoded entries of all tasks, besides the memory that ``rocksdb`` sets (``RocksDBOptions``); 0: see
     ``cache_bytes``. ``memory_max_bytes``: the memory of the whole worker process; its stores, batches and clients'
     queues get fixed parts of it, see ``within_memory``. 0: only the bounds of the parts. ``snapshots``: repository
-    (folder or fsspec URL) from which stores are restored. ``max_task_idle_ms``: how long a task waits for a caught-up
-    input before it continues without it. ``repartition_purge_interval_ms``: how often consumed records of repartition
-    topics are deleted, as Kafka Streams does every 30,000; 0: never, because ``penstock replay`` and ``verify`` from
-    the start read them again. ``group_instance_id`` makes the membership static: one id per process.
+    (folder or fsspec URL) from which stores are restored. ``max_task_idle_ms``: how long a caught-up input must have
+    been without records before its task continues without it. ``repartition_purge_interval_ms``: how often consumed
+    records of repartition topics are deleted, as Kafka Streams does every 30,000; 0: never, because ``penstock replay``
+    and ``verify`` from the start read them again. ``group_instance_id`` makes the membership static: one id per process.
     ``columns="off"`` runs everything on rows, whatever the plan says (``penstock describe --plan``): for comparisons;
-    answers are the same. ``native``: whether to use the compiled part (``make native``) if it was built;
-    ``"require"`` refuses to start without it. ``metrics_port``: the port on which ``GET /metrics`` serves
-    ``Worker.metrics()`` as text for Prometheus; 0: none. ``tracing="otel"``: spans of sampled records and their commits
-    (``penstock.streams.worker.tracing``).
-    """
+    answers are the same. ``native``: whether to use the compiled part (``make native``) if it was built; ``"require"``
+    refuses to start without it. ``metrics_port``: the port on which ``GET /metrics`` serves ``Worker.metrics()`` as text
+    for Prometheus; 0: none. ``tracing="otel"``: spans of sampled records and their commits
+    (``penstock.streams.worker.tracing``)."""
 
     application_id: str
     bootstrap_servers: str = "127.0.0.1:9092"

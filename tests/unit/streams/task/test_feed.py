@@ -112,6 +112,23 @@ def test_idle_time_is_waited_once_until_the_partition_has_records_again() -> Non
     assert places(feed.take(1, now_ms=1_203)) == [("a", 3)]
 
 
+def test_each_partition_is_waited_for_since_it_was_last_seen_with_records() -> None:
+    feed = Feed(["a", "b"], {"a": 0, "b": 0}, max_task_idle_ms=100)
+    feed.set_end("b", 0)
+    feed.add(chunk("a", 0, [1]), 1)
+    feed.set_end("a", 1)
+    assert feed.take(9, now_ms=1_000) == []
+    assert places(feed.take(9, now_ms=1_100)) == [("a", 0)]
+    feed.add(chunk("b", 0, [2]), 1)
+    feed.set_end("b", 1)
+    assert feed.take(9, now_ms=1_150) == [], "a has been without records for 50 ms only"
+    assert places(feed.take(9, now_ms=1_200)) == [("b", 0)]
+    assert feed.take(9, now_ms=5_000) == []
+    feed.add(chunk("a", 1, [3]), 2)
+    feed.set_end("a", 2)
+    assert places(feed.take(9, now_ms=6_000)) == [("a", 1)], "b was seen without records a second before"
+
+
 def test_a_clock_that_is_set_back_makes_nobody_wait_longer() -> None:
     feed = Feed(["a", "b"], {"a": 0, "b": 0}, max_task_idle_ms=100)
     feed.set_end("b", 0)

@@ -2,8 +2,8 @@
 
 It takes the record with the lowest head timestamp (ties: topic name, then offset), but only if every partition has a
 buffered record or is known to be caught up. With ``max_task_idle_ms`` above 0, it goes on without a caught-up partition
-once that one has been without records for so long, as Kafka Streams does. Over a fixed range this is a sort by (running
-maximum of the timestamp within the partition, topic, offset).
+once that time has passed since that one was seen with records, as Kafka Streams does. Over a fixed range this is a sort
+by (running maximum of the timestamp within the partition, topic, offset).
 
 Inputs of a higher priority come first while they have records. ``bootstrap`` inputs are read to their ends before all
 others, with a cut after them, so a replay needs no further information.
@@ -239,7 +239,7 @@ class Feed:
         wait = False
         for queue in caught_up:
             since_ms = queue.idle_since_ms
-            if since_ms is None or now_ms < since_ms:  # wait anew if the clock was set back
+            if since_ms is None or now_ms < since_ms:  # begin again if the clock was set back
                 queue.idle_since_ms = since_ms = now_ms
             wait = wait or now_ms - since_ms < self._max_idle_ms
         return wait

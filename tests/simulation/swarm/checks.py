@@ -18,7 +18,6 @@ from penstock.streams.testing.memory_clients import MemoryConsumer
 from tests.simulation.swarm.disks import BadBlocks, SwarmDisk
 from tests.simulation.swarm.history import APP, Violation
 from tests.simulation.swarm.programs import Seen
-from tests.simulation.swarm.slots import Slot
 from tests.simulation.world import SimClock, SimRestoring
 
 if TYPE_CHECKING:
@@ -26,6 +25,9 @@ if TYPE_CHECKING:
 
 EVERY_EVENTS = 31
 """Between two looks at all the stores, also those whose position is as before."""
+RESTORED_EVERY_EVENTS = 307
+"""Between two restores on a host that has nothing yet."""
+RESTORES_MAX = 50
 NEVER = b"never"
 """Instead of a position: no look was taken yet."""
 
@@ -37,6 +39,8 @@ def look(swarm: Swarm) -> None:
             if task.dropped and not swarm.log.broken:
                 raise Violation(f"I9 task {task.id} of {node.name} dropped {dict(task.dropped)}")
     stores_are_folds(swarm, changed=swarm.event % EVERY_EVENTS != 0)
+    if swarm.event % RESTORED_EVERY_EVENTS == 0:
+        restores_are_folds(swarm)
 
 
 def stores_are_folds(swarm: Swarm, *, changed: bool = False) -> None:
@@ -52,23 +56,43 @@ def stores_are_folds(swarm: Swarm, *, changed: bool = False) -> None:
                 place, raw = (task_id, spec.name), backend.position(spec.name)
                 if place in slot.disk.half or (changed and slot.folded.get(place, NEVER) == raw):
                     continue
-                _is_fold(swarm, slot, task_id, spec, backend, raw)
+                _is_fold(swarm, f"{slot.index} {slot.name}", task_id, spec, backend)
                 slot.folded[place] = raw
 
 
-def _is_fold(swarm: Swarm, slot: Slot, task_id: TaskId, spec: StoreSpec, backend: BadBlocks, raw: bytes | None) -> None:
-    held = backend.contents(spec.name)
+def restores_are_folds(swarm: Swarm) -> None:
+    """I6 in the middle of a run: who has nothing, and would take a task over now, comes to the fold of what is committed.
+    Not while a commit is decided, for which a worker waits; nor where workers must refuse."""
+    if not swarm.exact or swarm.log.broken or swarm.doomed:
+        return
+    tasks = {task.id: task for node in swarm.nodes for task in node.runtime.tasks.values()}
+    for task_id, task in sorted(tasks.items()):
+        inputs = [TopicPartition(topic, task_id.partition) for topic in task.topics]
+        if not task.stores or swarm.log.pending_offsets(APP, inputs):
+            continue
+        with swarm.looking():
+            fresh, committed = _restored(swarm, task)
+        for _, spec in swarm.specs([task_id]) if fresh is not None else ():
+            end = _is_fold(swarm, "a host without state", task_id, spec, fresh)
+            if end < committed.get(spec.name, 0):
+                raise Violation(f"I6 store {spec.name} of {task_id} is restored up to {end}, and not {committed}")
+
+
+def _is_fold(swarm: Swarm, whose: str, task_id: TaskId, spec: StoreSpec, backend: BadBlocks) -> int:
+    """Raise ``Violation`` if it is not; the offset that the store stands at."""
+    held, raw = backend.contents(spec.name), backend.position(spec.name)
     end = 0 if raw is None else decode_position(raw).changelog_offset
     tp = TopicPartition(changelog_topic(APP, spec), task_id.partition)
-    folded = swarm.log.folds.at((slot.index, tp), tp, spec, end)
+    folded = swarm.log.folds.at((whose, tp), tp, spec, end)
     if swarm.program.expires:
         folded = {k: v for k, v in folded.items() if k in held}
     if held != folded:
         what = sorted(k for k in held.keys() | folded.keys() if held.get(k) != folded.get(k))
         raise Violation(
-            f"I5 store {spec.name} of {task_id} on {slot.name} at offset {end} is not the fold of its changelog: "
+            f"I5 store {spec.name} of {task_id} on {whose} at offset {end} is not the fold of its changelog: "
             f"{[(k, held.get(k), folded.get(k)) for k in what[:3]]}"
         )
+    return end
 
 
 def judge(swarm: Swarm) -> None:
@@ -94,10 +118,9 @@ def judge(swarm: Swarm) -> None:
         raise Violation("; ".join(wrong[:4]))
 
 
-def _restores_equal(swarm: Swarm, task: Task) -> None:
-    """I6: another host without local state comes to the same stores, from the log as it was cleaned."""
-    if not task.stores or not isinstance(task.backend, BadBlocks):
-        return
+def _restored(swarm: Swarm, task: Task) -> tuple[BadBlocks | None, dict[str, int]]:
+    """The task's stores on a host without local state, and where the commit says that their changelogs end. ``None``: the
+    log has something undecided, for which a worker would wait."""
     reader = MemoryConsumer(swarm.log, APP)
     start = start_positions(reader, [TopicPartition(t, task.id.partition) for t in task.topics])
     changelogs: dict[str, int] = {}
@@ -109,11 +132,21 @@ def _restores_equal(swarm: Swarm, task: Task) -> None:
     )
     specs = [spec for _, spec in swarm.specs([task.id])]
     restoring.submit(task.id, specs, CommittedPositions({t: offset for t, (offset, _) in start.items()}, changelogs))
-    found: list[object] = []
-    while not found:
-        found = [stores.backend for _, stores in restoring.finished() if not isinstance(stores, BaseException)]
-    (fresh,) = found
-    assert isinstance(fresh, BadBlocks)
+    for _ in range(RESTORES_MAX):
+        for _, stores in restoring.finished():
+            if not isinstance(stores, BaseException):
+                assert isinstance(stores.backend, BadBlocks)
+                return stores.backend, changelogs
+    return None, changelogs
+
+
+def _restores_equal(swarm: Swarm, task: Task) -> None:
+    """I6: another host without local state comes to the same stores, from the log as it was cleaned."""
+    if not task.stores or not isinstance(task.backend, BadBlocks):
+        return
+    fresh, _ = _restored(swarm, task)
+    if fresh is None:
+        raise Violation(f"I6 {task.id} cannot be restored after {RESTORES_MAX} tries, and all faults are over")
     for name in task.stores:
         held, restored = task.backend.contents(name), fresh.contents(name)
         if swarm.program.expires:

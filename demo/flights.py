@@ -82,13 +82,8 @@ class Flights:
         return len(self._departures)
 
     def rows(self, start: int, stop: int) -> Iterator[Rows]:
-        """Reports up to the last departure's time come before the departures; those of the ranges before are there."""
-        if self._weather_first:
-            reports = self._up_to_the_next() if start == 0 else []
-        else:
-            times = [r.time_ms for r in self._reports]
-            known = bisect_right(times, self._departures[start - 1].time_ms) if start else 0
-            reports = self._reports[known : bisect_right(times, self._departures[stop - 1].time_ms)]
+        """The departures, and before them the reports that come with them."""
+        reports = self._reports_with(start, stop)
         yield _rows(
             WEATHER_TOPIC, ((r.airport, r.time_ms, {"rain": r.rain, "visibility": r.visibility}) for r in reports)
         )
@@ -100,6 +95,14 @@ class Flights:
                     for d in self._departures[first : min(first + _BLOCK, stop)]
                 ),
             )
+
+    def _reports_with(self, start: int, stop: int) -> list[Report]:
+        """Those up to the last departure's time that did not come with the ranges before; see ``weather_first``."""
+        if self._weather_first:
+            return self._up_to_the_next() if start == 0 else []
+        times = [r.time_ms for r in self._reports]
+        known = bisect_right(times, self._departures[start - 1].time_ms) if start else 0
+        return self._reports[known : bisect_right(times, self._departures[stop - 1].time_ms)]
 
     def _up_to_the_next(self) -> list[Report]:
         """The reports up to the first of each airport that is later than every departure."""

@@ -29,7 +29,8 @@ EVENTS_MAX = 30_000_000
 class Pipeline:
     """``topology``: ``module:function``. ``stream``: the topic whose records are counted; ``tables``: the topics beside
     it, with their settings. ``state``: the store whose updates are counted. ``updates_of``: how many updates an output
-    value says that its key has had. ``settings``: what its workers need besides."""
+    value says that its key has had. ``small``: records must come while the workers read, for a kill to be halfway.
+    ``settings``: what its workers need besides."""
 
     name: str
     title: str
@@ -41,17 +42,13 @@ class Pipeline:
     output: str
     state: str
     updates_of: Callable[[Any], int]
-    settings: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    small: bool
+    settings: Mapping[str, int]
 
     @property
     def application_id(self) -> str:
         """Also the group."""
         return f"demo-{self.name}"
-
-    @property
-    def small(self) -> bool:
-        """Whether records must come while the workers read, for a kill to be halfway."""
-        return self.data.size < SMALL
 
     def parts(self) -> tuple[int, int, int]:
         """Where the stream's three parts end: what is there at the kill, what comes after the compaction, and what the
@@ -78,6 +75,8 @@ def pipelines(count: int, now_ms: int) -> list[Pipeline]:
             events.OUTPUT_TOPIC,
             "windows",
             int,
+            small,
+            {},
         ),
         Pipeline(
             "flights",
@@ -91,6 +90,7 @@ def pipelines(count: int, now_ms: int) -> list[Pipeline]:
             flights.OUTPUT_TOPIC,
             "days",
             lambda day: int(day["flights"]),
+            small,
             WAITS if small else {},
         ),
     ]

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 from demo.answers import check_answer, read_answer, uncounted
 from demo.draining import Rest, Watch
@@ -192,7 +193,8 @@ class Scenario:
 
     def _restore(self, fleet: Fleet, p: Pipeline) -> None:
         found, topology, name = self._found[p.name], self._built[p.name], self._survivor[p.name]
-        alone = WorkerSettings(**fleet.settings(p.application_id, name, **p.settings))  # type: ignore[arg-type]  # as the class wants
+        settings: dict[str, Any] = fleet.settings(p.application_id, name, **p.settings)
+        alone = WorkerSettings(**settings)
         fleet.forget_state(p.application_id, name)
         found.from_changelog = restore(topology, alone, PARTITIONS)
         _, start, stop = p.parts()

@@ -182,7 +182,7 @@ class Feed:
             elif self._prior and heads:
                 highest = min(self._ranks[i] for _, i in heads)
                 heads = [h for h in heads if self._ranks[h[1]] == highest]
-            if self._must_wait(waiting, now_ms) or not heads:
+            if (waiting and self._must_wait(waiting, now_ms)) or not heads:
                 return runs
             run = self._take_lowest(heads, left)
             runs.append(run)

@@ -72,7 +72,9 @@ def restores_are_folds(swarm: Swarm) -> None:
             continue
         with swarm.looking():
             fresh, committed = _restored(swarm, task)
-        for _, spec in swarm.specs([task_id]) if fresh is not None else ():
+        if fresh is None:
+            continue
+        for _, spec in swarm.specs([task_id]):
             end = _is_fold(swarm, "a host without state", task_id, spec, fresh)
             if end < committed.get(spec.name, 0):
                 raise Violation(f"I6 store {spec.name} of {task_id} is restored up to {end}, and not {committed}")

@@ -449,7 +449,7 @@ class Swarm:
 
     @contextmanager
     def looking(self) -> Iterator[None]:
-        """What the checks read meanwhile is no worker's doing."""
+        """Let the checks read the log on behalf of no worker: no fault strikes, and nothing is noted as a worker's."""
         stack, self._stack = self._stack, []
         try:
             yield

@@ -19,7 +19,7 @@ is refused.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 
 from penstock.state.errors import PenstockError, RetriableError, SettingsError
@@ -142,10 +142,29 @@ def mark_fixed(consumer: LogConsumer, partitions: Sequence[TopicPartition], mark
     consumer.commit({tp: OffsetAndMetadata(0, mark) for tp in partitions})
 
 
+def maybe_run_fixed(marks: Marks) -> set[TopicPartition]:
+    """The partitions that a worker with fixed partitions, or a job, may still run: they have a mark, and the group has not
+    fenced them since."""
+    return {tp for tp, mark in marks.items() if mark is not None and mark.metadata != FENCED}
+
+
+def fence_fixed(
+    partitions: Iterable[TopicPartition], open_producer: Callable[[int], LogProducer], timeout_s: float
+) -> None:
+    """End the transactions that whoever ran these partitions fixed has left open, and refuse what it sends later.
+    ``open_producer`` creates a producer with the id of a fixed partition."""
+    for partition in sorted({tp.partition for tp in partitions}):
+        producer = open_producer(partition)
+        try:
+            producer.init_transactions(timeout_s)
+        finally:
+            producer.close()
+
+
 class FixedFence:
     """For a worker of the group: refuses commits of workers that ran its partitions fixed. ``partitions``: all inputs
-    of the application; ``open_consumer`` creates a consumer in the group of fixed workers; ``open_producer`` a
-    producer with the id of a fixed partition. ``of_job``: for a job instead, which judges marks and sets them itself."""
+    of the application; ``open_consumer`` creates a consumer in the group of fixed workers; ``open_producer``: see
+    ``fence_fixed``."""
 
     def __init__(
         self,
@@ -153,11 +172,8 @@ class FixedFence:
         open_consumer: Callable[[], LogConsumer],
         open_producer: Callable[[int], LogProducer],
         timeout_s: float,
-        *,
-        of_job: bool = False,
     ) -> None:
         self._partitions = partitions
-        self._of_job = of_job
         self._open_consumer = open_consumer
         self._open_producer = open_producer
         self._timeout_s = timeout_s
@@ -168,35 +184,27 @@ class FixedFence:
         member before. While the group has members no fixed worker starts, so marks are checked only then. Raises
         ``SettingsError`` as ``refuse_moved`` does."""
         if afresh:
-            self._marked = self._read_marks()
-        due = {tp.partition for tp in given} & {tp.partition for tp in self._marked}
+            marks = self._read_marks()
+            refuse_moved(marks)
+            self._marked = maybe_run_fixed(marks)
+        mine = {tp.partition for tp in given}
+        due = {tp for tp in self._marked if tp.partition in mine}
         if not due:
             return
-        for partition in sorted(due):
-            producer = self._open_producer(partition)
-            try:
-                producer.init_transactions(self._timeout_s)
-            finally:
-                producer.close()
-        done = {tp for tp in self._marked if tp.partition in due}
-        self._marked -= done
-        if self._of_job:
-            return
+        fence_fixed(due, self._open_producer, self._timeout_s)
+        self._marked -= due
         consumer = self._open_consumer()
         try:
             with suppress(
                 PenstockError
             ):  # a fixed worker is still a member there: the next one to join fences it again
-                consumer.commit({tp: OffsetAndMetadata(0, FENCED) for tp in sorted(done)})
+                consumer.commit({tp: OffsetAndMetadata(0, FENCED) for tp in sorted(due)})
         finally:
             consumer.close()
 
-    def _read_marks(self) -> set[TopicPartition]:
+    def _read_marks(self) -> Marks:
         consumer = self._open_consumer()
         try:
-            marks = consumer.committed(self._partitions)
+            return consumer.committed(self._partitions)
         finally:
             consumer.close()
-        if not self._of_job:
-            refuse_moved(marks)
-        return {tp for tp, mark in marks.items() if mark is not None and mark.metadata != FENCED}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 
@@ -12,8 +12,16 @@ from penstock.state.errors import PenstockError, SettingsError, TaskMigratedErro
 from penstock.state.log import TopicPartition
 from penstock.streams.batch.background import in_background
 from penstock.streams.batch.cluster import ClusterAddress, open_admin, open_consumer, open_transactional, retried
-from penstock.streams.ports.log import LogAdmin
-from penstock.streams.runtime.fixed_fence import BOOTSTRAPPED, RUN_FIXED, FixedFence, Marks, fixed_id, refuse_moved
+from penstock.streams.ports.log import LogAdmin, LogProducer
+from penstock.streams.runtime.fixed_fence import (
+    BOOTSTRAPPED,
+    RUN_FIXED,
+    Marks,
+    fence_fixed,
+    fixed_id,
+    maybe_run_fixed,
+    refuse_moved,
+)
 from penstock.streams.worker.fixed_worker_lock import (
     KEEP_INTERVAL_S,
     FixedWorkerPresence,
@@ -88,15 +96,7 @@ class Hold:
         """End those that work of this job has left open when it failed: until then the positions that they cover stay
         undecided. Work that still goes on is refused from then on. Raises as ``check``."""
         self.check()
-        s = self._settings
-        writing = ClusterAddress(s.bootstrap_servers, {**s.common, **s.producer})
-        for partition in sorted({tp.partition for tp in self._inputs}):
-            own_id = fixed_id(s.application_id, partition)
-            producer = open_transactional(writing, own_id, timeout_ms=s.transaction_timeout_ms)
-            try:
-                producer.init_transactions(s.transaction_timeout_ms * 3 / 1000)
-            finally:
-                producer.close()
+        _end_transactions(self._settings, self._inputs)
 
     def _look(self) -> None:
         now_s = time.monotonic()
@@ -136,7 +136,7 @@ def kept_away(
         marks = _marks(address, settings.application_id, inputs)
         refuse_moved(marks, stop_marks)
         found = {m.metadata for m in marks.values() if m is not None}
-        _fence_former(settings, inputs)
+        _fence_former(settings, marks)
         if bootstraps is not None:
             bootstraps(marks)
         if found.isdisjoint(stop_marks):
@@ -156,20 +156,21 @@ def _marks(address: ClusterAddress, application_id: str, inputs: Sequence[TopicP
         consumer.close()
 
 
-def _fence_former(settings: WorkerSettings, inputs: Sequence[TopicPartition]) -> None:
+def _fence_former(settings: WorkerSettings, marks: Marks) -> None:
     """End the transactions that killed jobs and workers with fixed partitions left open. Until they end, the positions that
-    they cover stay undecided, and a process that was not killed could still commit."""
-    s, group = settings, presence_group(settings.application_id)
-    reading = ClusterAddress(s.bootstrap_servers, {**s.common, **s.consumer})
+    they cover stay undecided, and a process that was not killed could still commit. The marks stay: the job sets its own
+    when it is sure that it may go on."""
+    _end_transactions(settings, maybe_run_fixed(marks))
+
+
+def _end_transactions(settings: WorkerSettings, partitions: Iterable[TopicPartition]) -> None:
+    s, timeout_ms = settings, settings.transaction_timeout_ms
     writing = ClusterAddress(s.bootstrap_servers, {**s.common, **s.producer})
-    timeout_ms = s.transaction_timeout_ms
-    FixedFence(
-        inputs,
-        lambda: open_consumer(reading, group),
-        lambda partition: open_transactional(writing, fixed_id(s.application_id, partition), timeout_ms=timeout_ms),
-        timeout_ms * 3 / 1000,
-        of_job=True,
-    ).on_joined(inputs, afresh=True)
+
+    def opened(partition: int) -> LogProducer:
+        return open_transactional(writing, fixed_id(s.application_id, partition), timeout_ms=timeout_ms)
+
+    fence_fixed(partitions, opened, timeout_ms * 3 / 1000)
 
 
 def _wait_for_nobody(admin: LogAdmin, application_id: str) -> None:

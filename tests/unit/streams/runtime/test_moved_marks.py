@@ -13,8 +13,10 @@ from penstock.streams.runtime.fixed_fence import (
     RUN_FIXED,
     FixedFence,
     Marks,
+    fence_fixed,
     made_from,
     mark_fixed,
+    maybe_run_fixed,
     moved_to,
     moving_to,
     refuse_moved,
@@ -59,17 +61,22 @@ def test_a_worker_that_joins_reads_the_marks_and_a_job_leaves_them(mark: str, re
         opened.append(partition)
         return MemoryProducer(log, transactional_id=f"shop-p{partition}")
 
-    def fence(*, of_job: bool) -> FixedFence:
-        return FixedFence([A, B], lambda: MemoryConsumer(log, "shop-fixed"), producer, 1.0, of_job=of_job)
+    def found() -> Marks:
+        return MemoryConsumer(log, "shop-fixed").committed([A, B])
 
-    fence(of_job=True).on_joined([A, B], afresh=True)
+    def texts() -> set[str]:
+        return {m.metadata for m in found().values() if m is not None}
+
+    fence_fixed(maybe_run_fixed(found()), producer, 1.0)
     assert opened == [0, 1]
-    found = MemoryConsumer(log, "shop-fixed").committed([A, B])
-    assert {m.metadata for m in found.values() if m is not None} == {mark}
+    assert texts() == {mark}
+    fence = FixedFence([A, B], lambda: MemoryConsumer(log, "shop-fixed"), producer, 1.0)
     if refused:
         with pytest.raises(SettingsError):
-            fence(of_job=False).on_joined([A, B], afresh=True)
+            fence.on_joined([A, B], afresh=True)
+        assert texts() == {mark}
         return
-    fence(of_job=False).on_joined([A, B], afresh=True)
-    found = MemoryConsumer(log, "shop-fixed").committed([A, B])
-    assert {m.metadata for m in found.values() if m is not None} == {FENCED}
+    fence.on_joined([A, B], afresh=True)
+    assert texts() == {FENCED}
+    assert opened == [0, 1, 0, 1]
+    assert maybe_run_fixed(found()) == set()

@@ -24,6 +24,9 @@ from penstock.streams.task.commit_metadata import CommitMetadata
 _DELETE_RETENTION_MS = 24 * 3600 * 1000
 _RETRY_FOR_S = 30.0
 _RETRY_EVERY_S = 0.5
+_SETTLE_TURN_S = 0.05
+Ends = dict[TopicPartition, tuple[int, int]]
+"""The first offset still there and the last stable offset of each partition."""
 T = TypeVar("T")
 
 
@@ -85,13 +88,25 @@ class Cluster:
             )
         return counts
 
-    def ends(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, tuple[int, int]]:
+    def ends(self, partitions: Iterable[TopicPartition]) -> Ends:
         """First offset still there and last stable offset of each."""
         return {tp: retried(partial(self._consumer.watermarks, tp)) for tp in sorted(set(partitions))}
 
-    def open_transactions(self, ends: Mapping[TopicPartition, tuple[int, int]]) -> bool:
+    def open_transactions(self, ends: Ends) -> bool:
         """Whether any of these partitions has records after the last stable offset in ``ends``."""
         return any(retried(partial(self._uncommitted.watermarks, tp))[1] > end for tp, (_, end) in sorted(ends.items()))
+
+    def settled_ends(self, partitions: Iterable[TopicPartition], wait_s: float) -> tuple[Ends, bool]:
+        """``ends`` when no transaction is open there, and whether that was so within ``wait_s``: a commit is answered before
+        its markers are written everywhere, and a frozen process may leave its transaction open for longer."""
+        asked, until_s = list(partitions), time.monotonic() + wait_s
+        while True:
+            ends = self.ends(asked)
+            if not self.open_transactions(ends):
+                return ends, True
+            if time.monotonic() >= until_s:
+                return ends, False
+            time.sleep(_SETTLE_TURN_S)
 
     def committed(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, CommittedInput]:
         """Stable committed positions; partitions without one are left out."""

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 
 from penstock.state.log import TopicPartition
-from penstock.streams.batch.cluster import Cluster
+from penstock.streams.batch.cluster import Cluster, Ends
 from penstock.streams.batch.handover.piece import Piece
 from penstock.streams.runtime.topic_setup import TopicLayout
 from penstock.streams.runtime.work_levels import work_levels
@@ -14,7 +13,7 @@ from penstock.streams.task.bootstrap_inputs import bootstrap_topics
 from penstock.topologies.graph.topology import Topology
 
 MARKERS_WAIT_S = 30.0
-_MARKERS_TURN_S = 0.05
+"""Records that were committed to repartition topics are waited for, but not much longer what a frozen process left open."""
 
 
 class Rounds:
@@ -49,9 +48,9 @@ class Rounds:
         what is due by the clock."""
         inputs = {n: self.inputs(n) for n in level}
         asked = [tp for mine in inputs.values() for tp in mine]
-        self._settle(asked)
+        ends, _ = self._cluster.settled_ends(self._internal(asked), MARKERS_WAIT_S)
         starts = self._starts(asked)
-        stops = self._stops(asked, starts)
+        stops = self._stops(starts, ends)
         everybody = self._must_announce(level) or everybody
         out: list[Piece] = []
         for partition in range(max(self._layout.tasks[n] for n in level)):
@@ -78,7 +77,7 @@ class Rounds:
         """How many offsets lie before the ends known now."""
         asked = [tp for sub in self._topology.subtopologies for tp in self.inputs(sub.number)]
         starts = self._starts(asked)
-        stops = self._stops(asked, starts)
+        stops = self._stops(starts, self._cluster.ends(self._internal(asked)))
         return sum(stops[tp] - starts[tp] for tp in asked)
 
     def _starts(self, asked: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
@@ -87,27 +86,15 @@ class Rounds:
         found = {tp: committed[tp].offset if tp in committed else begins[tp][0] for tp in asked}
         return {tp: max(offset, self.reached.get(tp, 0)) for tp, offset in found.items()}
 
-    def _stops(
-        self, asked: Sequence[TopicPartition], starts: Mapping[TopicPartition, int]
-    ) -> dict[TopicPartition, int]:
-        ends = self._cluster.ends(self._internal(asked))
-        wanted = {tp: ends[tp][1] if tp in ends else self._until.get(tp, 0) for tp in asked}
+    def _stops(self, starts: Mapping[TopicPartition, int], ends: Ends) -> dict[TopicPartition, int]:
+        """``ends``: of the repartition topics."""
+        wanted = {tp: ends[tp][1] if tp in ends else self._until.get(tp, 0) for tp in starts}
         return {tp: max(stop, starts[tp]) for tp, stop in wanted.items()}
 
     def _internal(self, asked: Sequence[TopicPartition]) -> list[TopicPartition]:
         sources = self._topology.source_topics(self._application_id)
         internal = {t for t, (_, name) in sources.items() if self._topology.source(name).internal}
         return [tp for tp in asked if tp.topic in internal]
-
-    def _settle(self, asked: Sequence[TopicPartition]) -> None:
-        """Wait until records that were committed to repartition topics can be read: a commit is answered before its markers
-        are written everywhere. What a frozen process has left open is not waited for much longer."""
-        internal = self._internal(asked)
-        until_s = time.monotonic() + MARKERS_WAIT_S
-        while internal and self._cluster.open_transactions(self._cluster.ends(internal)):
-            if time.monotonic() >= until_s:
-                return
-            time.sleep(_MARKERS_TURN_S)
 
     def _must_announce(self, level: tuple[int, ...]) -> bool:
         """Whether tasks of this level are to run although they have nothing to read: others wait until each of them has

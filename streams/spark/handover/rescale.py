@@ -32,7 +32,7 @@ import contextlib
 import dataclasses
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 
 from pyspark.sql import DataFrame, SparkSession
@@ -399,9 +399,12 @@ class _Rescale:
         with open_cluster(self._old.connection, self._old.application_id) as cluster:
             committed = self._committed(cluster)
         with open_cluster(self._new.connection, self._new.application_id) as cluster:
-            ends = cluster.ends(job.inputs) | _settled(cluster, plan.written())
+            ends = cluster.ends(job.inputs)
+            written, settled = cluster.settled_ends(plan.written(), _SETTLE_S)
             ids = {t: cluster.topic_id(t) for t in sorted({tp.topic for tp in job.inputs})}
-        positions = sorted(new_positions(plan, committed, NewTopics(ends, ids)).items())
+        if not settled:
+            raise RetriableError("transactions in the new application's topics do not end; run this again")
+        positions = sorted(new_positions(plan, committed, NewTopics(ends | written, ids)).items())
         timeout_ms = self._new.settings.transaction_timeout_ms
         producer = open_transactional(job.writing, f"{job.application_id}-rescale", timeout_ms=timeout_ms)
         try:
@@ -420,18 +423,6 @@ class _Rescale:
             return None, "no repository is named (--repository)"
         with spark_session(self._session):
             return save(self._new)
-
-
-def _settled(cluster: Cluster, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, tuple[int, int]]:
-    """Begins and ends, when all transactions that were begun have ended: their markers come a moment after the answer."""
-    asked, until_s = list(partitions), time.monotonic() + _SETTLE_S
-    while True:
-        ends = cluster.ends(asked)
-        if not cluster.open_transactions(ends):
-            return ends
-        if time.monotonic() > until_s:
-            raise RetriableError("transactions in the new application's topics do not end; run this again")
-        time.sleep(0.2)
 
 
 def _step(step: str) -> None:

@@ -7,7 +7,6 @@ is called again with records that it may have seen: these begin at the same offs
 from __future__ import annotations
 
 import dataclasses
-import time
 from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Any
@@ -20,7 +19,6 @@ from penstock.streams.ports.log import OffsetAndMetadata
 from penstock.streams.spark.frames.application import Application
 
 SETTLE_S = 10.0
-_SETTLE_TURN_S = 0.05
 
 
 @dataclasses.dataclass(frozen=True)
@@ -87,12 +85,8 @@ class OutputHook:
     def _ends(self) -> dict[TopicPartition, int]:
         """The ends of what is committed. What the micro-batch has committed can be read a moment later; what others leave
         open is not waited for much longer, and comes with a later call."""
-        until_s = time.monotonic() + SETTLE_S
-        while True:
-            ends = self._cluster.ends(self._partitions)
-            if not self._cluster.open_transactions(ends) or time.monotonic() >= until_s:
-                return {tp: max(end, self._reached[tp]) for tp, (_, end) in ends.items()}
-            time.sleep(_SETTLE_TURN_S)
+        ends, _ = self._cluster.settled_ends(self._partitions, SETTLE_S)
+        return {tp: max(end, self._reached[tp]) for tp, (_, end) in ends.items()}
 
     def _commit(self, ends: Mapping[TopicPartition, int]) -> None:
         if ends:

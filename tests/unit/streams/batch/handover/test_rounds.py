@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
 from penstock.state.log import TopicPartition
 from penstock.streams.batch.cluster import Cluster
+from penstock.streams.batch.handover import rounds as rounds_module
 from penstock.streams.batch.handover.rounds import Rounds
 from penstock.streams.ports.log import OffsetAndMetadata, TopicSpec
 from penstock.streams.runtime.topic_setup import prepare_topics
@@ -123,3 +126,18 @@ def test_records_whose_markers_come_late_are_waited_for() -> None:
 def test_progress_says_how_long_it_takes() -> None:
     assert line_of(1_000, 1_000, 5.0) == "the handover: 0 of 1,000 records committed, 5 s"
     assert line_of(1_000, 250, 5.0).endswith("750 of 1,000 records committed, 5 s, 150 records/s; about 2 s left")
+
+
+def test_what_stays_open_is_not_waited_for_any_longer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rounds_module, "MARKERS_WAIT_S", 0.0)
+    monkeypatch.setattr(LateConsumer, "late", 1_000)
+    topology = two_levels()
+    log = a_log(topology, 1)
+    layout = prepare_topics(topology, APP, MemoryAdmin(log))
+    (internal,) = (TopicPartition(t, 0) for t in topology.source_topics(APP) if t != "in")
+    for _ in range(2):
+        log.append(internal, LogEntry(b"v", b"v", 1))
+    cluster = Cluster(LateConsumer(log, APP), MemoryAdmin(log), MemoryConsumer(log, APP))
+    assert cluster.settled_ends([internal], 0.0) == ({internal: (0, 1)}, False)
+    rounds = Rounds(topology, APP, layout, cluster, {})
+    assert [p.stops for p in rounds.pieces(rounds.levels[1])] == [{internal: 1}]

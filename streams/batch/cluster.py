@@ -167,10 +167,14 @@ def open_admin(address: ClusterAddress) -> LogAdmin:
     return KafkaAdmin(admin_config(address.bootstrap_servers, address.client))
 
 
-def open_consumer(address: ClusterAddress, group: str, *, session_timeout_ms: int = 45_000) -> LogConsumer:
-    """A consumer of a group, which it joins only if it subscribes."""
-    config = consumer_config(address.bootstrap_servers, group, address.client, session_timeout_ms=session_timeout_ms)
-    return KafkaConsumer(config)
+def open_consumer(
+    address: ClusterAddress, group: str, *, session_timeout_ms: int = 45_000, client_id: str | None = None
+) -> LogConsumer:
+    """A consumer of a group, which it joins only if it subscribes. ``client_id``: the name that the group shows."""
+    client = {**address.client, **({"client.id": client_id} if client_id else {})}
+    return KafkaConsumer(
+        consumer_config(address.bootstrap_servers, group, client, session_timeout_ms=session_timeout_ms)
+    )
 
 
 def open_transactional(address: ClusterAddress, transactional_id: str, *, timeout_ms: int) -> LogProducer:

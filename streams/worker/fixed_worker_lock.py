@@ -3,14 +3,15 @@
 Only a group has generations to fence by, so an application runs in one of the two modes, never in both. Workers with
 fixed partitions join a group of their own, ``<application.id>-fixed``, from which they read nothing: the brokers list
 its members while they live. Each side first registers and then looks for the other, so that of two that start at once
-at least one gives up. This covers workers that start; ``penstock.streams.runtime.fixed_fence`` separates those that
+at least one gives up. A job that keeps all workers away, as a handover to Spark does, is a member there too, with a
+``client.id`` of its own. This covers workers that start; ``penstock.streams.runtime.fixed_fence`` separates those that
 run.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 
 from penstock.state.errors import RetriableError, SettingsError
@@ -20,6 +21,8 @@ from penstock.streams.runtime.fixed_fence import RUN_FIXED, mark_fixed
 
 JOIN_LIMIT_S = 60.0
 KEEP_INTERVAL_S = 1.0
+JOB_CLIENT_ID = "penstock-job"
+"""The ``client.id`` of jobs in the group of fixed workers."""
 
 
 def presence_group(application_id: str) -> str:
@@ -28,7 +31,7 @@ def presence_group(application_id: str) -> str:
 
 
 def check_no_group_members(admin: LogAdmin, application_id: str) -> None:
-    """For a worker with fixed partitions: raises ``SettingsError`` while the application's group has members."""
+    """For a job, and for the workers that it runs: raises ``SettingsError`` while the application's group has members."""
     if members := admin.group_members(application_id):
         raise SettingsError(
             f"group {application_id} has {members} members, so fixed partitions could be processed twice; stop the group's "
@@ -36,12 +39,30 @@ def check_no_group_members(admin: LogAdmin, application_id: str) -> None:
         )
 
 
+def check_may_run_fixed(admin: LogAdmin, application_id: str) -> None:
+    """For a worker with fixed partitions: raises ``SettingsError`` while the application's group has members, or a job keeps
+    workers away."""
+    check_no_group_members(admin, application_id)
+    _check_no_job(admin.group_clients(presence_group(application_id)), application_id)
+
+
 def check_no_fixed_workers(admin: LogAdmin, application_id: str) -> None:
-    """For a worker of the group: raises ``SettingsError`` while workers run fixed partitions."""
-    if members := admin.group_members(presence_group(application_id)):
+    """For a worker of the group: raises ``SettingsError`` while workers run fixed partitions, or a job keeps workers
+    away."""
+    clients = admin.group_clients(presence_group(application_id))
+    _check_no_job(clients, application_id)
+    if clients:
         raise SettingsError(
-            f"{members} workers run fixed partitions of {application_id} (a killed one counts until its session timeout "
-            "has passed), so records could be processed twice; stop them first, or start this one with --partitions"
+            f"{len(clients)} workers run fixed partitions of {application_id} (a killed one counts until its session "
+            "timeout has passed), so records could be processed twice; stop them first, or start this one with --partitions"
+        )
+
+
+def _check_no_job(clients: Collection[str], application_id: str) -> None:
+    if JOB_CLIENT_ID in clients:
+        raise SettingsError(
+            f"a job in Spark does the work of {application_id} (a killed one counts for ten more seconds), so records could "
+            "be processed twice; wait for it, or stop it first"
         )
 
 

@@ -55,6 +55,7 @@ from penstock.streams.worker.failpoint_actions import arm_from
 from penstock.streams.worker.fixed_worker_lock import (
     FixedWorkerPresence,
     check_no_fixed_workers,
+    check_may_run_fixed,
     check_no_group_members,
     presence_group,
 )
@@ -360,7 +361,7 @@ class Worker:
         if self._partitions is None:
             check_no_fixed_workers(admin, s.application_id)
         else:
-            check_no_group_members(admin, s.application_id)
+            self._check_fixed(admin)
         cluster_id = admin.cluster_id()
         existing, _ = existing_layout(self.topology, s.application_id, admin)
         known.compare(existing, cluster_id, admin, lambda: self._log.reader(s.application_id))
@@ -425,7 +426,7 @@ class Worker:
             open_reader=self._open_reader,
             epochs_grow=self._log.epochs_grow,
             positions=positions,
-            on_open=None if partition is None else lambda: check_no_group_members(admin, s.application_id),
+            on_open=None if partition is None else lambda: self._check_fixed(admin),
             events=self._events,
         )
 
@@ -460,21 +461,24 @@ class Worker:
     # -- start checks --------------------------------------------------------------------------------------------
 
     def _join_fixed(self, admin: LogAdmin, layout: TopicLayout) -> None:
-        """Register for workers that would join the group, then look again for those that have."""
+        """Register for workers that would join the group and for jobs, then look again for those that have come."""
         application_id = self.settings.application_id
         if self._presence is not None:
             self._presence.close()  # left by an attempt that was not answered
         topics = self.topology.source_topics(application_id)
         consumer = self._log.reader(presence_group(application_id))
-        self._presence = FixedWorkerPresence(
-            consumer, next(iter(topics)), lambda: check_no_group_members(admin, application_id)
-        )
+        self._presence = FixedWorkerPresence(consumer, next(iter(topics)), lambda: self._check_fixed(admin))
         self._presence.join()
         fixed = self._partitions or ()
         mine = [TopicPartition(t, p) for t, (sub, _) in topics.items() for p in fixed if p < layout.tasks[sub]]
         refuse_moved(consumer.committed(mine))
         self._presence.mark(mine)
-        check_no_group_members(admin, application_id)
+        self._check_fixed(admin)
+
+    def _check_fixed(self, admin: LogAdmin) -> None:
+        """Look whether fixed partitions may be run here. A worker that a job runs does not ask whether there is a job."""
+        look = check_may_run_fixed if self._bounds is None else check_no_group_members
+        look(admin, self.settings.application_id)
 
     def _check_partitions(self, layout: TopicLayout) -> None:
         most = max(layout.tasks)

@@ -23,6 +23,7 @@ from penstock.streams.runtime.fixed_fence import (
     refuse_moved,
 )
 from penstock.streams.worker.fixed_worker_lock import (
+    JOB_CLIENT_ID,
     KEEP_INTERVAL_S,
     FixedWorkerPresence,
     check_no_group_members,
@@ -82,8 +83,8 @@ class Hold:
         return self._lost or self._presence.lost
 
     def check(self) -> None:
-        """Raises ``TaskMigratedError`` if it was lost, and ``SettingsError`` if a worker with fixed partitions has started:
-        only those that join the group see this job and stop."""
+        """Raises ``TaskMigratedError`` if it was lost, and ``SettingsError`` if another job or a worker with fixed partitions
+        has joined, and does not leave when it sees this job."""
         self._look()
         if self.lost:
             raise TaskMigratedError(
@@ -121,7 +122,8 @@ def kept_away(
     address = ClusterAddress(settings.bootstrap_servers, {**settings.common, **settings.consumer})
     admin = open_admin(ClusterAddress(settings.bootstrap_servers, dict(settings.common)))
     _wait_for_nobody(admin, settings.application_id)
-    consumer = open_consumer(address, presence_group(settings.application_id), session_timeout_ms=SESSION_MS)
+    group = presence_group(settings.application_id)
+    consumer = open_consumer(address, group, session_timeout_ms=SESSION_MS, client_id=JOB_CLIENT_ID)
 
     def look() -> None:
         check_no_group_members(admin, settings.application_id)
@@ -131,7 +133,7 @@ def kept_away(
         presence.join()
         # A worker that starts at the same moment sees this job, or this job sees it.
         look()
-        if (members := admin.group_members(presence_group(settings.application_id))) > 1:
+        if (members := admin.group_members(group)) > 1:
             raise _held(settings.application_id, members - 1)
         marks = _marks(address, settings.application_id, inputs)
         refuse_moved(marks, stop_marks)

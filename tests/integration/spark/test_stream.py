@@ -163,8 +163,9 @@ def test_it_goes_on_from_workers_and_they_from_it_whatever_dies_in_between(
                 f"a process died at {step}, and all is done", lambda: not flag.exists() and answer.whole(), every_s=1.0
             )
         answer.check()
-        with pytest.raises(SettingsError, match="run fixed partitions"):
-            Worker(build(), settings).start()
+        for partitions in (None, [0]):
+            with pytest.raises(SettingsError, match="a job in Spark does the work"):
+                Worker(build(), settings, partitions=partitions).start()
         answer.tell("users", users("a-d", 500_000))
         until("tombstones were read", lambda: _reads_to_the_end(live, "users"), every_s=0.5)
         answer.tell("in", seen(600_000, 601_000))
@@ -285,7 +286,7 @@ def test_a_driver_that_lost_its_hold_begins_nothing_and_leaves(live: Live, monke
         with pytest.raises(TaskMigratedError):
             dead.commit(60.0)
         dead.close()
-        # A worker with fixed partitions begins, which does not ask.
+        # A worker with fixed partitions joined at the same moment, and has not looked yet.
         monkeypatch.setattr(worker_exclusion, "LEAVING_S", 0.0)
         fixed = FixedWorkerPresence(open_consumer(address, presence_group(live.application_id)), topic, lambda: None)
         fixed.join()

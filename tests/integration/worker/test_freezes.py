@@ -10,8 +10,12 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
+from penstock.state.errors import SettingsError
+from penstock.state.log import TopicPartition
+from penstock.streams.batch.handover.worker_exclusion import kept_away
 from penstock.streams.runtime.commit_protocol import Guarantee
 from penstock.streams.worker.fixed_worker_lock import presence_group
+from penstock.streams.worker.worker import Worker
 from tests.integration.worker.application import PARTITIONS, SESSION_TIMEOUT_MS, Application, until
 
 FROZEN_S = 14.0
@@ -117,6 +121,29 @@ def test_fixed_worker_ends_when_it_wakes_up_beside_the_group(kafka: str, tmp_pat
         app.assert_exact()
     last = {word: found[-1] for word, found in app.counts().items()}
     assert {word: n for word, n in last.items() if n < app.wanted[word]} == {}
+
+
+def test_fixed_worker_ends_when_it_wakes_up_beside_a_job(kafka: str, tmp_path: Path) -> None:
+    """It had nothing to do when it was frozen, so nothing but the job's presence shows that it is not alone."""
+    app = Application(kafka, "beside-a-job", tmp_path)
+    app.add_lines(20)
+    settings = app.settings()
+    inputs = [TopicPartition(app.source, p) for p in range(PARTITIONS)]
+    with app.process("first", partitions=[0, 1, 2, 3]) as first:
+        app.wait()
+        first.signal(signal.SIGSTOP)
+        until("it is not a member", lambda: app.admin.group_members(presence_group(app.name)) == 0)
+        with kept_away(settings, inputs) as hold:
+            for partitions in (None, [0]):
+                with pytest.raises(SettingsError, match="a job in Spark does the work"):
+                    Worker(app.topology, settings, partitions=partitions).start()
+            hold.check()
+            first.signal(signal.SIGCONT)
+            until("the fixed worker ended", lambda: not first.alive)
+            assert first.wait() == 1
+            assert "a job in Spark does the work" in first.said
+    Worker(app.topology, settings, partitions=[0]).start().stop()
+    app.assert_exact()
 
 
 def configure(kafka: str, topic: str, name: str, value: str) -> None:

@@ -11,11 +11,14 @@ from typing import Any
 import pytest
 
 import penstock as ps
+from penstock.state.errors import SettingsError
 from penstock.state.log import TopicPartition
 from penstock.streams.events.facts import PurgeFailed
 from penstock.streams.ports.log import Deletion, TopicSpec
 from penstock.streams.runtime.commit_protocol import Guarantee
+from penstock.streams.testing.memory_clients import MemoryConsumer
 from penstock.streams.testing.memory_log import LogEntry, MemoryLog
+from penstock.streams.worker.fixed_worker_lock import JOB_CLIENT_ID, presence_group
 from penstock.streams.worker.settings import WorkerSettings
 from penstock.streams.worker.worker import Worker
 from penstock.topologies.graph.topology import Topology
@@ -100,6 +103,37 @@ def test_with_starts_and_stops_a_worker_and_hides_no_error(tmp_path: Path) -> No
         add(empty, 1)
         until(lambda: not worker.running)
         raise TimeoutError("the program's own")
+
+
+class JobBegins(MemoryWorkerLog):
+    """A log where a job joins the fixed workers as soon as one of them opens the id of its partition, not having seen it."""
+
+    def producer(self, transactional_id: str | None = None, *, bulk: bool = False) -> Any:
+        if transactional_id == "app-p0":
+            job = MemoryConsumer(self._log, presence_group("app"), client_id=JOB_CLIENT_ID)
+            job.subscribe(["in"], on_assign=ignore, on_revoke=ignore, on_lost=ignore)
+        return super().producer(transactional_id, bulk=bulk)
+
+
+def ignore(partitions: object) -> None:
+    pass
+
+
+@pytest.mark.parametrize("guarantee", ["exactly_once", "at_least_once"])
+def test_a_fixed_worker_looks_for_a_job_once_more_when_it_has_fenced_others(
+    tmp_path: Path, guarantee: Guarantee
+) -> None:
+    log = MemoryLog()
+    for topic in ("in", "out"):
+        log.create(TopicSpec(topic, PARTITIONS))
+    add(log, 1)
+    settings = WorkerSettings(application_id="app", guarantee=guarantee, state_dir=str(tmp_path), commit_interval_ms=20)
+    clients = JobBegins(log)
+    with pytest.raises(SettingsError, match="a job in Spark does the work of app"):
+        worker = Worker(counted(), settings, partitions=(0,), open_log=lambda *_: clients).start()
+        until(lambda: not worker.running)
+        worker.stop()
+    assert not log.read("out")
 
 
 class RefusesOnce(MemoryWorkerLog):

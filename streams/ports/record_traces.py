@@ -33,7 +33,7 @@ class RecordTraces(Protocol):
         """The partition is read from this offset on. Records from there on that were not committed are forgotten: they
         are read again, by this host or another one."""
 
-    def sent(self, topic: str, headers: Sequence[Headers] | None) -> Sequence[Headers] | None:
+    def sent(self, topic: str, headers: Sequence[Headers]) -> Sequence[Headers]:
         """Records with these headers are being written. Returns the headers to write instead."""
 
     def committed(self, positions: Mapping[TopicPartition, int]) -> None:

@@ -2,35 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping
 
 from penstock.state.log import TopicPartition
 from penstock.streams.ports.chunk import Chunk
-from penstock.streams.ports.log import Fetched, LogConsumer, OffsetAndMetadata
+from penstock.streams.ports.forwarding import ForwardingConsumer
+from penstock.streams.ports.log import Fetched, LogConsumer
 
 
-class BoundedConsumer:
+class BoundedConsumer(ForwardingConsumer):
     """``inner`` up to ``stops``; partitions without a stop are not bounded. What has reached its stop is paused, and its end
-    is reported."""
+    is reported. ``watermarks`` are those of the log, not of the bounds."""
 
     def __init__(self, inner: LogConsumer, stops: Mapping[TopicPartition, int]) -> None:
-        self._inner = inner
+        super().__init__(inner)
         self._stops = stops
         self._over: set[TopicPartition] = set()
         self._unreported: set[TopicPartition] = set()
         """Partitions that stand at their stop without having been read to it since they were placed there."""
-
-    def subscribe(
-        self,
-        topics: Sequence[str],
-        *,
-        on_assign: Callable[[Sequence[TopicPartition]], None],
-        on_revoke: Callable[[Sequence[TopicPartition]], None],
-        on_lost: Callable[[Sequence[TopicPartition]], None],
-    ) -> None:
-        """See the port."""
-        self._inner.subscribe(topics, on_assign=on_assign, on_revoke=on_revoke, on_lost=on_lost)
 
     def assign_at(self, offsets: Mapping[TopicPartition, int]) -> None:
         """See the port."""
@@ -64,10 +53,6 @@ class BoundedConsumer:
         self._unreported.clear()
         return Fetched(chunks, ends)
 
-    def pause(self, partitions: Iterable[TopicPartition]) -> None:
-        """See the port."""
-        self._inner.pause(partitions)
-
     def resume(self, partitions: Iterable[TopicPartition]) -> None:
         """See the port. What has reached its stop stays paused."""
         self._inner.resume([tp for tp in partitions if tp not in self._over])
@@ -91,34 +76,6 @@ class BoundedConsumer:
             self._over.add(tp)
             self._inner.pause([tp])
 
-    def committed(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        """See the port."""
-        return self._inner.committed(partitions)
-
-    def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        """See the port."""
-        self._inner.commit(offsets)
-
-    def group_metadata(self) -> Any:
-        """See the port."""
-        return self._inner.group_metadata()
-
-    def watermarks(self, partition: TopicPartition) -> tuple[int, int]:
-        """See the port: those of the log, not of the bounds."""
-        return self._inner.watermarks(partition)
-
-    def leader_epochs(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
-        """See the port."""
-        return self._inner.leader_epochs(partitions)
-
-    def holds(self, partition: TopicPartition, offset: int, epoch: int) -> bool:
-        """See the port."""
-        return self._inner.holds(partition, offset, epoch)
-
     def known_ends(self) -> Mapping[TopicPartition, int]:
         """See the port."""
         return {tp: min(end, self._stops.get(tp, end)) for tp, end in self._inner.known_ends().items()}
-
-    def close(self) -> None:
-        """See the port."""
-        self._inner.close()

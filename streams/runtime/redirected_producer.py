@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
-from penstock.state.log import Headers, TopicPartition
-from penstock.streams.ports.log import LogProducer, OffsetAndMetadata
+from penstock.state.log import Headers
+from penstock.streams.ports.forwarding import ForwardingProducer
+from penstock.streams.ports.log import LogProducer
 from penstock.topologies.operator_api.columns import Column, Ints
 
 
-class RedirectedProducer:
+class RedirectedProducer(ForwardingProducer):
     """``inner``, with the topics of ``outputs`` replaced; ``None`` drops their records. A topic that replaces another has as
     many partitions, since partitions may be given by number."""
 
     def __init__(self, inner: LogProducer, outputs: Mapping[str, str | None]) -> None:
-        self._inner = inner
+        super().__init__(inner)
         self._outputs = outputs
 
     def send(
@@ -32,35 +32,3 @@ class RedirectedProducer:
         target = self._outputs.get(topic, topic)
         if target is not None:
             self._inner.send(target, keys, values, timestamps, headers, partition=partition)
-
-    def init_transactions(self, timeout_s: float) -> None:
-        """See the port."""
-        self._inner.init_transactions(timeout_s)
-
-    def begin(self) -> None:
-        """See the port."""
-        self._inner.begin()
-
-    def flush(self, timeout_s: float) -> dict[TopicPartition, int]:
-        """See the port."""
-        return self._inner.flush(timeout_s)
-
-    def unacknowledged(self) -> int:
-        """See the port."""
-        return self._inner.unacknowledged()
-
-    def send_offsets(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: Any, timeout_s: float) -> None:
-        """See the port."""
-        self._inner.send_offsets(offsets, group, timeout_s)
-
-    def commit(self, timeout_s: float) -> None:
-        """See the port."""
-        self._inner.commit(timeout_s)
-
-    def abort(self, timeout_s: float) -> None:
-        """See the port."""
-        self._inner.abort(timeout_s)
-
-    def close(self) -> None:
-        """See the port."""
-        self._inner.close()

@@ -120,10 +120,8 @@ class RecordSpans:
             del self._by_parent[traced.parent]
         self._open_count -= 1
 
-    def sent(self, topic: str, headers: Sequence[Headers] | None) -> Sequence[Headers] | None:
+    def sent(self, topic: str, headers: Sequence[Headers]) -> Sequence[Headers]:
         """See the port."""
-        if headers is None:
-            return None
         out: list[Headers] | None = None
         for i, some in enumerate(headers):
             parent = traceparent_of(some) if some else None

@@ -9,15 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from penstock.state.log import Headers, TopicPartition
-from penstock.streams.ports.log import (
-    Fetched,
-    Log,
-    LogAdmin,
-    LogConsumer,
-    LogProducer,
-    OffsetAndMetadata,
-    OnPartitions,
-)
+from penstock.streams.ports.forwarding import ForwardingConsumer, ForwardingProducer
+from penstock.streams.ports.log import Fetched, Log, LogAdmin, LogConsumer, LogProducer, OffsetAndMetadata
 from penstock.streams.ports.record_traces import RecordTraces
 from penstock.topologies.operator_api.columns import Column, Ints
 
@@ -60,19 +53,13 @@ class TracedLog:
         return TracedProducer(self._inner.producer(transactional_id, bulk=bulk), self._traces)
 
 
-class TracedConsumer:
+class TracedConsumer(ForwardingConsumer):
     """``inner``; what is read and committed, and where reading goes on, is reported to ``traces``."""
 
     def __init__(self, inner: LogConsumer, traces: RecordTraces) -> None:
-        self._inner = inner
+        super().__init__(inner)
         self._traces = traces
         self._reading: set[TopicPartition] = set()
-
-    def subscribe(
-        self, topics: Sequence[str], *, on_assign: OnPartitions, on_revoke: OnPartitions, on_lost: OnPartitions
-    ) -> None:
-        """See the port."""
-        self._inner.subscribe(topics, on_assign=on_assign, on_revoke=on_revoke, on_lost=on_lost)
 
     def assign_at(self, offsets: Mapping[TopicPartition, int]) -> None:
         """See the port."""
@@ -96,8 +83,7 @@ class TracedConsumer:
         """See the port."""
         fetched = self._inner.poll(max_records, timeout_s)
         for chunk in fetched.chunks:
-            if chunk.headers is not None:
-                self._traces.received(chunk)
+            self._traces.received(chunk)
         return fetched
 
     def seek(self, partition: TopicPartition, offset: int) -> None:
@@ -110,56 +96,20 @@ class TracedConsumer:
         self._inner.commit(offsets)
         self._traces.committed({tp: position.offset for tp, position in offsets.items()})
 
-    def pause(self, partitions: Iterable[TopicPartition]) -> None:
-        """See the port."""
-        self._inner.pause(partitions)
-
-    def resume(self, partitions: Iterable[TopicPartition]) -> None:
-        """See the port."""
-        self._inner.resume(partitions)
-
-    def committed(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        """See the port."""
-        return self._inner.committed(partitions)
-
-    def group_metadata(self) -> Any:
-        """See the port."""
-        return self._inner.group_metadata()
-
-    def watermarks(self, partition: TopicPartition) -> tuple[int, int]:
-        """See the port."""
-        return self._inner.watermarks(partition)
-
-    def leader_epochs(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
-        """See the port."""
-        return self._inner.leader_epochs(partitions)
-
-    def holds(self, partition: TopicPartition, offset: int, epoch: int) -> bool:
-        """See the port."""
-        return self._inner.holds(partition, offset, epoch)
-
-    def known_ends(self) -> Mapping[TopicPartition, int]:
-        """See the port."""
-        return self._inner.known_ends()
-
     def close(self) -> None:
         """See the port."""
         self._inner.close()
         self._forget(sorted(self._reading))
 
 
-class TracedProducer:
+class TracedProducer(ForwardingProducer):
     """``inner``; headers are those that ``traces`` returns, and committed transactions are reported to it."""
 
     def __init__(self, inner: LogProducer, traces: RecordTraces) -> None:
-        self._inner = inner
+        super().__init__(inner)
         self._traces = traces
         self._positions: dict[TopicPartition, int] = {}
         """Those of the open transaction."""
-
-    def init_transactions(self, timeout_s: float) -> None:
-        """See the port."""
-        self._inner.init_transactions(timeout_s)
 
     def begin(self) -> None:
         """See the port."""
@@ -181,14 +131,6 @@ class TracedProducer:
             headers = self._traces.sent(topic, headers)
         self._inner.send(topic, keys, values, timestamps, headers, partition=partition)
 
-    def flush(self, timeout_s: float) -> dict[TopicPartition, int]:
-        """See the port."""
-        return self._inner.flush(timeout_s)
-
-    def unacknowledged(self) -> int:
-        """See the port."""
-        return self._inner.unacknowledged()
-
     def send_offsets(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: Any, timeout_s: float) -> None:
         """See the port."""
         self._inner.send_offsets(offsets, group, timeout_s)
@@ -204,7 +146,3 @@ class TracedProducer:
         """See the port."""
         self._positions.clear()
         self._inner.abort(timeout_s)
-
-    def close(self) -> None:
-        """See the port."""
-        self._inner.close()

@@ -92,12 +92,14 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _tell(done: Bootstrapped, application_id: str, args: argparse.Namespace) -> None:
+    from penstock.streams.cli.spark_options import tell_savepoint
+
     if done.drained is not None:
         print(
             f"{done.drained.records:,} records of {args.replaced_id}'s repartition topics worked off, with its outputs"
         )
     print(f"{done.work.records:,} records processed in {done.seconds:.1f} s; {done.work.stores} snapshots published")
-    print(f"savepoint {done.savepoint}" if done.savepoint else f"no savepoint: {done.no_savepoint}")
+    tell_savepoint(done.savepoint, done.no_savepoint)
     for caution in done.cautions:
         print(f"caution: {caution}")
     if args.switch:

@@ -32,7 +32,7 @@ def register(subparsers: Any) -> None:
 def run(args: argparse.Namespace) -> int:
     """Catch up, and say what was done."""
     from penstock.streams.cli.job_report import reported
-    from penstock.streams.cli.spark_options import inputs_of, require_spark, say
+    from penstock.streams.cli.spark_options import inputs_of, require_spark, say, tell_savepoint
 
     require_spark()
     from penstock.streams.spark.handover.catch_up import catch_up
@@ -50,6 +50,6 @@ def run(args: argparse.Namespace) -> int:
         work = done.work
         page.of_handover(work, done.savepoint, done.no_savepoint)
     print(f"{work.records:,} records processed in {work.seconds:.1f} s; {work.stores} snapshots published")
-    print(f"savepoint {done.savepoint}" if done.savepoint else f"no savepoint: {done.no_savepoint}")
+    tell_savepoint(done.savepoint, done.no_savepoint)
     print(f"workers of {given.application_id} go on from here")
     return 0

@@ -115,9 +115,11 @@ def above_zero(text: str) -> int:
     return int(text)
 
 
-def client_config(args: argparse.Namespace) -> dict[str, str]:
-    """The client settings that ``--client-config`` gives."""
-    return pairs(args.client_config, "--client-config")
+def cluster_of(args: argparse.Namespace) -> tuple[str, dict[str, str]]:
+    """The servers to talk to, which answer, and the client settings for them. Raises as ``bootstrap_servers`` and
+    ``answering``."""
+    client = pairs(args.client_config, "--client-config")
+    return answering(bootstrap_servers(args), client), client
 
 
 def pairs(texts: Sequence[str], option: str) -> dict[str, str]:

@@ -6,13 +6,7 @@ import argparse
 import sys
 from typing import TYPE_CHECKING, Any
 
-from penstock.streams.cli.client_options import (
-    above_zero,
-    add_client_options,
-    answering,
-    bootstrap_servers,
-    client_config,
-)
+from penstock.streams.cli.client_options import above_zero, add_client_options, cluster_of
 from penstock.streams.cli.topic_types import TopicTypes, add_type_options, types_of
 from penstock.streams.cli.typed_bytes import as_json, as_text, moment, raw_shown, shown_or_marked
 
@@ -51,8 +45,7 @@ def run(args: argparse.Namespace) -> int:
     """Do what was asked."""
     from penstock.streams.kafka.dead_letter_queue import DeadLetterQueue
 
-    client = client_config(args)
-    args.done(args, DeadLetterQueue(answering(bootstrap_servers(args), client), client, args.topic))
+    args.done(args, DeadLetterQueue(*cluster_of(args), args.topic))
     return 0
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import orjson
 
-from penstock.streams.cli.client_options import add_client_options, answering, bootstrap_servers, client_config
+from penstock.streams.cli.client_options import add_client_options, cluster_of
 from penstock.streams.cli.topics import table
 
 if TYPE_CHECKING:
@@ -45,8 +45,7 @@ def register(subparsers: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print what was asked."""
-    client = client_config(args)
-    print(args.shown(args, answering(bootstrap_servers(args), client), client))
+    print(args.shown(args, *cluster_of(args)))
     return 0
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from penstock.state.errors import SettingsError, UserError
-from penstock.streams.cli.client_options import add_client_options, answering, bootstrap_servers, client_config
+from penstock.streams.cli.client_options import add_client_options, cluster_of
 from penstock.streams.cli.record_lines import unescape
 from penstock.streams.cli.topic_types import TopicTypes, add_type_options, types_of
 from penstock.streams.cli.typed_bytes import RAW, Codec, raw_given
@@ -54,8 +54,8 @@ def run(args: argparse.Namespace) -> int:
             f"topic {args.topic} belongs to {types.written_by}, whose state would not be what its inputs make; write to an "
             "input topic"
         )
-    client, lines = client_config(args), sys.stdin.buffer
-    servers = answering(bootstrap_servers(args), client)
+    servers, client = cluster_of(args)
+    lines = sys.stdin.buffer
     records = json_records(lines, types) if args.json else text_records(args, lines, types)
     count = produce_records(servers, client, args.topic, records)
     print(f"produced {count} records to {args.topic}", file=sys.stderr)

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from penstock.streams.cli.client_options import add_client_options, answering, bootstrap_servers, client_config
+from penstock.streams.cli.client_options import add_client_options, cluster_of
 from penstock.streams.cli.record_lines import (
     FIELDS,
     RecordLines,
@@ -53,9 +53,9 @@ def print_records(
         sys.stdout.write("".join(lines.line(record) + "\n" for record in records))
         sys.stdout.flush()
 
-    client = client_config(args)
+    servers, client = cluster_of(args)
     follow(
-        answering(bootstrap_servers(args), client),
+        servers,
         client,
         topics,
         write,

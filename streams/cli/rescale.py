@@ -67,6 +67,8 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _tell(done: Rescaled, application_id: str, args: argparse.Namespace) -> None:
+    from penstock.streams.cli.spark_options import tell_savepoint
+
     if done.drained is not None:
         print(f"{done.drained.records:,} records of {args.replaced_id} worked off, with its outputs")
     for number, (old, new) in sorted(done.tasks.items()):
@@ -75,7 +77,7 @@ def _tell(done: Rescaled, application_id: str, args: argparse.Namespace) -> None
         print(f"the state was written by an earlier run; handed over in {done.seconds:.1f} s")
     else:
         print(f"{done.entries:,} entries written to the new changelogs in {done.seconds:.1f} s")
-    print(f"savepoint {done.savepoint}" if done.savepoint else f"no savepoint: {done.no_savepoint}")
+    tell_savepoint(done.savepoint, done.no_savepoint)
     for tp in done.left:
         print(f"caution: {tp.topic} [{tp.partition}] has got records meanwhile that nobody will read")
     print(f"start the workers of {application_id}; those of {args.replaced_id} are refused from now on")

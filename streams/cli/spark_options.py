@@ -170,6 +170,11 @@ def show(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> N
     Console().print(table)
 
 
+def tell_savepoint(savepoint: str | None, no_savepoint: str | None) -> None:
+    """Print the name of the savepoint that a job has made, or why there is none."""
+    print(f"savepoint {savepoint}" if savepoint else f"no savepoint: {no_savepoint}")
+
+
 def say(line: str) -> None:
     """Tell how far a job is, where what it prints in the end is not disturbed."""
     print(line, file=sys.stderr, flush=True)

@@ -49,7 +49,7 @@ def register(subparsers: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run it until it is stopped or done, and say what was done."""
-    from penstock.streams.cli.spark_options import inputs_of, require_spark, say
+    from penstock.streams.cli.spark_options import inputs_of, require_spark, say, tell_savepoint
 
     require_spark()
     from penstock.streams.spark.session import spark_session
@@ -73,7 +73,7 @@ def run(args: argparse.Namespace) -> int:
             progress=say,
         )
     print(f"{done.records:,} records processed in {done.micro_batches} micro-batches, {done.seconds:.1f} s")
-    print(f"savepoint {done.savepoint}" if done.savepoint else f"no savepoint: {done.no_savepoint}")
+    tell_savepoint(done.savepoint, done.no_savepoint)
     print(f"workers of {given.application_id} go on from here")
     return 0
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from penstock.state.errors import SettingsError
-from penstock.streams.cli.client_options import add_client_options, answering, bootstrap_servers, client_config, pairs
+from penstock.streams.cli.client_options import add_client_options, cluster_of, pairs
 
 if TYPE_CHECKING:
     from penstock.streams.kafka.topics import Topics
@@ -52,8 +52,7 @@ def run(args: argparse.Namespace) -> int:
     """Do what was asked."""
     from penstock.streams.kafka.topics import Topics
 
-    client = client_config(args)
-    args.action(args, Topics(answering(bootstrap_servers(args), client), client))
+    args.action(args, Topics(*cluster_of(args)))
     return 0
 
 

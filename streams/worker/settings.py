@@ -91,16 +91,16 @@ class WorkerSettings:
     producer: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if self.guarantee not in get_args(Guarantee):
-            raise SettingsError(f"guarantee={self.guarantee!r}; choose one of {', '.join(get_args(Guarantee))}")
-        if self.native not in get_args(Choice):
-            raise SettingsError(f"native={self.native!r}; choose one of {', '.join(get_args(Choice))}")
-        if self.latency not in get_args(Latency):
-            raise SettingsError(f"latency={self.latency!r}; choose one of {', '.join(get_args(Latency))}")
-        if self.columns not in get_args(ColumnMode):
-            raise SettingsError(f"columns={self.columns!r}; choose one of {', '.join(get_args(ColumnMode))}")
-        if self.tracing not in get_args(Tracing):
-            raise SettingsError(f"tracing={self.tracing!r}; choose one of {', '.join(get_args(Tracing))}")
+        choices = {
+            "guarantee": Guarantee,
+            "native": Choice,
+            "latency": Latency,
+            "columns": ColumnMode,
+            "tracing": Tracing,
+        }
+        for name, literal in choices.items():
+            if (value := getattr(self, name)) not in get_args(literal):
+                raise SettingsError(f"{name}={value!r}; choose one of {', '.join(get_args(literal))}")
         if self.commit_interval_ms == 0:
             default = 100 if self.guarantee == "exactly_once" else 1_000
             object.__setattr__(self, "commit_interval_ms", default)

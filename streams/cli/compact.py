@@ -107,8 +107,8 @@ def _compact(args: argparse.Namespace, given: Given, repository: str) -> int:
         made = [s.manifest for s in result.stores if s.read_from is not None]
         page.rows_out = sum(m.entries for m in made)
         page.verdict = f"{len(made)} snapshots written; {len(result.stores) - len(made)} are as they were."
-        saved = f"none: {result.no_savepoint}" if result.savepoint is None else result.savepoint
-        page.published = [("repository", repository), ("savepoint", saved)]
+        page.published = [("repository", repository)]
+        page.saved(result.savepoint, result.no_savepoint)
         page.cautions = result.cautions
     rows = [
         [

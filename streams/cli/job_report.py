@@ -45,10 +45,12 @@ class Outcome:
     def of_handover(self, work: WorkedOff, savepoint: str | None, no_savepoint: str | None) -> None:
         """Take over the result of a handover."""
         self.verdict = f"{work.records:,} records processed and committed."
-        self.published = [
-            ("snapshots", f"{work.stores:,}"),
-            ("savepoint", f"none: {no_savepoint}" if savepoint is None else savepoint),
-        ]
+        self.published = [("snapshots", f"{work.stores:,}")]
+        self.saved(savepoint, no_savepoint)
+
+    def saved(self, savepoint: str | None, no_savepoint: str | None) -> None:
+        """A savepoint was published, or why there is none."""
+        self.published.append(("savepoint", f"none: {no_savepoint}" if savepoint is None else savepoint))
 
 
 @contextmanager

@@ -13,6 +13,7 @@ from typing import Any
 
 def register(subparsers: Any) -> None:
     """Add the command."""
+    from penstock.streams.cli.job_report import add_report
     from penstock.streams.cli.schedule import seconds
     from penstock.streams.cli.spark_options import add_common
 
@@ -44,11 +45,13 @@ def register(subparsers: Any) -> None:
         metavar="URL",
         help="where stores are restored from, and where a savepoint goes in the end; default: the setting snapshots",
     )
+    add_report(parser)
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
     """Run it until it is stopped or done, and say what was done."""
+    from penstock.streams.cli.job_report import reported
     from penstock.streams.cli.spark_options import inputs_of, require_spark, say, tell_savepoint
 
     require_spark()
@@ -61,7 +64,7 @@ def run(args: argparse.Namespace) -> int:
         settings = dataclasses.replace(settings, state_dir=args.state_dir)
     function = None if args.foreach_batch is None else _function(args.foreach_batch)
     # Spark has a handler of its own for Ctrl-C, which would end the micro-batch in the middle.
-    with spark_session(given.session), _stopped_by_signals() as stop:
+    with reported(args, given, "stream") as page, spark_session(given.session), _stopped_by_signals() as stop:
         done = stream(
             args.topology,
             settings,
@@ -72,7 +75,10 @@ def run(args: argparse.Namespace) -> int:
             stop=stop,
             progress=say,
         )
-    print(f"{done.records:,} records processed in {done.micro_batches} micro-batches, {done.seconds:.1f} s")
+        worked = f"{done.records:,} records processed in {done.micro_batches} micro-batches"
+        page.verdict = f"{worked}."
+        page.saved(done.savepoint, done.no_savepoint)
+    print(f"{worked}, {done.seconds:.1f} s")
     tell_savepoint(done.savepoint, done.no_savepoint)
     print(f"workers of {given.application_id} go on from here")
     return 0

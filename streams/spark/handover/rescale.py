@@ -79,8 +79,9 @@ from penstock.streams.spark.failures import translated
 from penstock.streams.spark.handover.bootstrap import Predecessor
 from penstock.streams.spark.handover.catch_up import save
 from penstock.streams.spark.handover.job import Handover, WorkedOff, work_off_held
-from penstock.streams.spark.progress import Say
+from penstock.streams.spark.progress import Say, watched
 from penstock.streams.spark.read import read_ranges
+from penstock.streams.spark.report.record import note_ranges
 from penstock.streams.spark.session import SparkSettings, spark_session
 from penstock.streams.spark.slots import spread
 from penstock.streams.worker.settings import WorkerSettings
@@ -309,7 +310,7 @@ class _Rescale:
         with open_cluster(self._old.connection, self._old.application_id) as cluster:
             committed = self._committed(cluster)
         check_times(self._plan, committed)
-        with self._entries(spark) as entries, translated("the rescaling"):
+        with self._watched(spark, "the check"), self._entries(spark) as entries, translated("the rescaling"):
             mapped(entries, self._moves.check, REPORT_SCHEMA).count()
         return committed
 
@@ -317,6 +318,9 @@ class _Rescale:
         with open_cluster(self._old.connection, self._old.application_id) as cluster:
             if self._committed(cluster) != checked:
                 raise SettingsError(f"a worker of {self._old.application_id} ran meanwhile; run this again")
+
+    def _watched(self, spark: SparkSession, what: str) -> contextlib.AbstractContextManager[None]:
+        return watched(spark, f"{what} of the stores of {self._old.application_id}", self._progress)
 
     @contextlib.contextmanager
     def _entries(self, spark: SparkSession) -> Iterator[DataFrame]:
@@ -364,6 +368,7 @@ class _Rescale:
         for target in targets:
             by_log.setdefault(target.log, []).append(target)
         ranges = {tp: (t[0].start, t[0].end) for tp, t in by_log.items()}
+        note_ranges(ranges)
         records = read_ranges(spark, self._old.connection.source(), ranges)
         return mapped(records, partial(to_entries, by_log, repository=self._old.repository), ENTRY_SCHEMA)
 
@@ -382,7 +387,7 @@ class _Rescale:
         every = spark.createDataFrame(
             [(place, None, -1, None) for place in range(len(moves.targets))], from_arrow_schema(ENTRY_SCHEMA)
         )
-        with self._entries(spark) as entries, translated("the rescaling"):
+        with self._watched(spark, "the move"), self._entries(spark) as entries, translated("the rescaling"):
             moved = mapped(entries, moves.moved, ENTRY_SCHEMA).unionByName(every)
             placed = spread(moved, F.col("place"), [0] * len(moves.targets))
             rows = mapped(

@@ -23,9 +23,10 @@ def tiles(record: JobRecord, rows_out: int | None) -> list[tuple[str, str]]:
         ("took", duration_text(record.seconds() * 1000)),
         _taken_in(record),
         ("rows out", "–" if rows_out is None else f"{rows_out:,}"),
-        ("shuffled", size_text(sum(s.shuffled_bytes for s in stages))),
-        ("Spark tasks", f"{sum(s.tasks for s in stages):,}"),
     ]
+    if all(phase.stages for phase in record.phases if phase.pieces):  # a stream's micro-batches note none: ever more
+        out.append(("shuffled", size_text(sum(s.shuffled_bytes for s in stages))))
+        out.append(("Spark tasks", f"{sum(s.tasks for s in stages):,}"))
     if slowest is not None and slowest.skew is not None:
         out.append(("slowest to median task", f"{slowest.skew:.1f} ×"))
     if read := sum(s.read_bytes for s in stages):  # Spark's reader of Kafka does not count bytes

@@ -38,11 +38,13 @@ class Done:
 
 
 class BatchRunner:
-    """Runs them one after the other, while ``hold`` keeps others away. ``say`` gets what could not be deleted."""
+    """Runs them one after the other, while ``hold`` keeps others away. ``say`` gets what could not be deleted. ``worked``:
+    what was done, all pieces of a partition as one, since a stream has ever more of them."""
 
     def __init__(
         self, handover: Handover, layout: TopicLayout, cluster: Cluster, anchors: Anchors, hold: Hold, say: Say | None
     ) -> None:
+        self.worked: dict[tuple[int, tuple[int, ...]], PieceReport] = {}
         self._handover = handover
         self._cluster = cluster
         self._anchors = anchors
@@ -107,8 +109,15 @@ class BatchRunner:
             return []
         with translated("the micro-batch", "did not end"):
             reports = self._anchors.run(pieces, partial(run_piece, job))
+        for report in reports:
+            self._note(report)
         self._rounds.done([report.piece for report in reports if not report.shutdown])
         return reports
+
+    def _note(self, report: PieceReport) -> None:
+        of = report.piece.partition, report.piece.subtopologies
+        before = self.worked[of].records if of in self.worked else 0
+        self.worked[of] = dataclasses.replace(report, records=before + report.records)
 
     # -- topics that grow
 

@@ -45,8 +45,9 @@ from penstock.streams.runtime.topic_setup import TopicLayout
 from penstock.streams.spark.failures import translate, translated
 from penstock.streams.spark.frames.application import Application
 from penstock.streams.spark.handover.catch_up import save
-from penstock.streams.spark.handover.job import Handover
+from penstock.streams.spark.handover.job import Handover, tasks_of
 from penstock.streams.spark.progress import Say
+from penstock.streams.spark.report.record import note_pieces, phase
 from penstock.streams.spark.session import SparkSettings, spark_session
 from penstock.streams.spark.streaming.anchors import Anchors
 from penstock.streams.spark.streaming.batch_runner import BatchRunner, Done
@@ -102,7 +103,8 @@ def stream(
     trigger_ms = duration_ms(every)
     layout = handover.prepare()
     with spark_session(session) as spark:
-        with _opened(spark, handover, layout, foreach_batch, progress) as running:
+        what = tasks_of(handover.application_id)
+        with phase(what), _opened(spark, handover, layout, foreach_batch, progress) as running:
             running.run(None if available_now else trigger_ms, stop or threading.Event())
         savepoint, why_not = save(handover)
     return Streamed(running.count, running.records, savepoint, why_not, time.monotonic() - began_s)
@@ -170,6 +172,7 @@ class _Running:
                     pass  # no other micro-batch begins from here on
                 with suppress(PySparkException, Py4JError):
                     query.stop()
+                note_pieces(self._batches.worked.values())
             if self._error is not None:
                 raise self._error
             with translated("the query", "ended"):

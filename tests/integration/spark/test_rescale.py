@@ -24,7 +24,7 @@ from penstock.streams.spark.handover.rescale import STEPS, Rescaled, rescale
 from penstock.streams.worker.settings import WorkerSettings
 from penstock.streams.worker.worker import Worker
 from tests.child_process import started
-from tests.integration.spark.live import App, Live, Row
+from tests.integration.spark.live import App, Live, Row, command
 from tests.integration.spark.topologies import resized
 from tests.integration.worker.application import UNDISTURBED, until
 
@@ -215,7 +215,7 @@ def test_two_partitions_become_three_wherever_the_job_is_killed(
 
 
 def test_three_partitions_become_two_and_an_old_worker_that_wakes_is_refused(
-    spark: SparkSession, live: Live, tmp_path: Path
+    spark: SparkSession, live: Live, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     shop = Shop(live, tmp_path)
     begin(shop, 3)
@@ -232,7 +232,19 @@ def test_three_partitions_become_two_and_an_old_worker_that_wakes_is_refused(
         frozen.send_signal(signal.SIGSTOP)
         shop.produce(rows(1_000, 1_300, 20_000))
         until("the group has lost it", lambda: shop.members(old_id) == 0)
-        assert shop.rescale(2, "-2").tasks == {0: (3, 2), 1: (3, 2)}
+        (tmp_path / "shops.py").write_text(
+            f"from tests.integration.spark.topologies import resized\n"
+            f"old = resized({old_id!r}, '')\nnew = resized({old_id!r}, '-2')\n"
+        )
+        options = ["--replaces", f"{tmp_path}/shops.py:old", "--replaced-id", old_id, "--partitions", "2"]
+        into = dataclasses.replace(live, application_id=new_id)
+        page = tmp_path / "page.html"
+        assert command("rescale", f"{tmp_path}/shops.py:new", into, *options, "--report", str(page)) == 0
+        said = capsys.readouterr().out
+        assert "sub-topology 0: 3 tasks, now 2" in said and "sub-topology 1: 3 tasks, now 2" in said
+        told = page.read_text()
+        assert f"{new_id} goes on with the state of {old_id}." in told and "records in<b>" in told
+        assert f"the tasks of {old_id}: sub-topology 0" in told and f"the move of the stores of {old_id}" in told
         shop.suffix = "-2"
         worker = Worker(shop.topology("-2")(), shop.settings(new_id, **UNDISTURBED))
         worker.start()

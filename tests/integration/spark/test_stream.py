@@ -29,7 +29,7 @@ from penstock.streams.spark.streaming.output_hook import OutputHook
 from penstock.streams.worker.fixed_worker_lock import FixedWorkerPresence, presence_group
 from penstock.streams.worker.settings import WorkerSettings
 from penstock.streams.worker.worker import Worker
-from tests.integration.spark.live import App, Live, Row
+from tests.integration.spark.live import App, Live, Row, command
 from tests.integration.spark.test_catch_up import Seen
 from tests.integration.spark.topologies import by_clock, visits
 from tests.integration.worker.application import UNDISTURBED, until
@@ -194,14 +194,22 @@ def _reads_to_the_end(live: Live, topic: str) -> bool:
 
 
 def test_all_that_there_is_is_done_and_the_clock_goes_on_without_records(
-    spark: SparkSession, live: Live, tmp_path: Path
+    spark: SparkSession, live: Live, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     build, settings = by_clock(live.application_id), settings_of(live, tmp_path)
     repository = str(tmp_path / "snapshots")
     live.create(PARTITIONS, live.topic("in"), live.topic("out"))
     live.produce(live.topic("in"), [(b"k", b"v", 1)] * 10)
-    first = stream(build, settings, available_now=True, repository=repository)
-    assert (first.records, first.micro_batches) == (10, 1) and first.savepoint is not None, first.no_savepoint
+    (tmp_path / "clock.py").write_text(
+        f"from tests.integration.spark.topologies import by_clock\nbuild = by_clock({live.application_id!r})\n"
+    )
+    page = tmp_path / "page.html"
+    more = ["--available-now", "--repository", repository, "--state-dir", settings.state_dir, "--report", str(page)]
+    assert command("stream", f"{tmp_path}/clock.py:build", live, *more) == 0
+    said = capsys.readouterr().out
+    assert "10 records processed in 1 micro-batches" in said and "\nsavepoint " in said
+    told = page.read_text()
+    assert "records in<b>10</b>" in told and "Sub-topology 0" in told and "Spark tasks" not in told
     # Nothing comes any more, and the windows of the clock close all the same.
     elsewhere = dataclasses.replace(settings, state_dir=str(tmp_path / "other"), snapshots=repository)
     with streaming(build, elsewhere, every="1s", repository=None) as done:

@@ -1,12 +1,11 @@
 """The manifest of a snapshot: which files hold one store partition at one exact changelog offset.
 
-A JSON document ``{"version", "sha256", "snapshot"}``, with the checksum of the raw bytes of ``snapshot``. A manifest
-that is damaged, incomplete or of an unknown version is never used.
+A checksummed document (``checksummed.py``). A manifest that is damaged, incomplete or of an unknown version is never
+used.
 """
 
 from __future__ import annotations
 
-import hashlib
 import re
 from typing import Annotated, NamedTuple
 
@@ -14,14 +13,13 @@ import msgspec
 
 from penstock.state.errors import StateCorruptedError
 from penstock.state.log import TopicPartition
+from penstock.state.snapshots.checksummed import ChecksummedFormat
 from penstock.state.stores.store import SEGMENTED, StoreKind
 
 VERSION = 2
 FILE_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,199}")
 """Names that cannot lead out of their folder."""
 
-_UNREADABLE = (msgspec.MsgspecError, ValueError, RecursionError)
-"""The errors for bytes that are not a document; text that is not UTF-8 is a ``ValueError``."""
 NonNegativeInt = Annotated[int, msgspec.Meta(ge=0)]
 
 
@@ -104,36 +102,22 @@ class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
         return {TopicPartition(topic, partition): offset for topic, partition, offset in self.input_offsets}
 
 
-class _ManifestDocument(msgspec.Struct):
-    version: int
-    sha256: str
-    snapshot: msgspec.Raw
+_FORMAT = ChecksummedFormat("snapshot", VERSION, Manifest)
 
 
 def encode_manifest(manifest: Manifest) -> bytes:
     """Encode the document. Raises ``ValueError`` for a manifest that ``decode_manifest`` would refuse."""
     if wrong := _wrong(manifest):
         raise ValueError(f"the manifest of {manifest.of} at offset {manifest.changelog_offset} is not valid: {wrong}")
-    snapshot = msgspec.json.encode(manifest)
-    document = _ManifestDocument(VERSION, hashlib.sha256(snapshot).hexdigest(), msgspec.Raw(snapshot))
-    return msgspec.json.encode(document)
+    return _FORMAT.encode(manifest)
 
 
 def decode_manifest(data: bytes, source: str) -> Manifest:
     """Decode a manifest from a document read from ``source``. Raises ``StateCorruptedError`` for any other bytes."""
     try:
-        document = msgspec.json.decode(data, type=_ManifestDocument)
-    except _UNREADABLE as exc:
-        raise _damaged(source, f"it is not a manifest ({exc})") from exc
-    if document.version != VERSION:
-        raise _damaged(source, f"it has version {document.version}, and this release reads version {VERSION} only")
-    found = hashlib.sha256(bytes(document.snapshot)).hexdigest()
-    if found != document.sha256:
-        raise _damaged(source, f"its checksum is {found} where {document.sha256} was written")
-    try:
-        manifest = msgspec.json.decode(document.snapshot, type=Manifest)
-    except _UNREADABLE as exc:
-        raise _damaged(source, f"the manifest is incomplete ({exc})") from exc
+        manifest = _FORMAT.decode(data)
+    except ValueError as exc:
+        raise _damaged(source, str(exc)) from exc
     if wrong := _wrong(manifest):
         raise _damaged(source, wrong)
     return manifest

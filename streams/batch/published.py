@@ -2,7 +2,7 @@
 
 ::
 
-    <output>/current.json                                       the newest replay: {"version", "sha256", "replay"}
+    <output>/current.json                                       the newest replay, a checksummed document
     <output>/runs/<run>/replay.json                             the same of each replay that is kept
     <output>/runs/<run>/pinned                                  it stays until it is unpinned
     <output>/runs/<run>/outputs/<topic>/<task>-<attempt>.parquet
@@ -17,12 +17,12 @@ no manifest names belong to attempts that failed or were repeated; ``prune_repla
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 from collections.abc import Sequence
 
 import msgspec
 
 from penstock.state.errors import EnvironmentFault, SettingsError, StateCorruptedError
+from penstock.state.snapshots.checksummed import ChecksummedFormat
 from penstock.state.snapshots.manifest import Manifest, StorePartition
 from penstock.state.snapshots.repository import ABANDONED_MS, begun_ms, open_repository
 from penstock.state.snapshots.storage import open_storage
@@ -113,18 +113,14 @@ class Replay(msgspec.Struct, frozen=True, kw_only=True):
         return [f for t in self.tasks for f in t.stores if f.store == store]
 
 
-class _PublishedDocument(msgspec.Struct):
-    version: int
-    sha256: str
-    replay: msgspec.Raw
+_FORMAT = ChecksummedFormat("replay", VERSION, Replay)
 
 
 def publish_replay(output: str, replay: Replay) -> None:
     """Make the replay the one that ``output`` shows. Raises ``EnvironmentFault``, publishing nothing, where one of its files
     cannot be seen from here."""
     check_files(output, replay)
-    body = msgspec.json.encode(replay)
-    document = msgspec.json.encode(_PublishedDocument(VERSION, hashlib.sha256(body).hexdigest(), msgspec.Raw(body)))
+    document = _FORMAT.encode(replay)
     storage = open_storage(output)
     storage.write(_manifest(replay.run), document)
     storage.write(CURRENT, document)
@@ -155,12 +151,8 @@ def load_replay(output: str, run: str | None = None) -> Replay:
             f"--output {output} makes one"
         )
     try:
-        document = msgspec.json.decode(data, type=_PublishedDocument)
-        body = bytes(document.replay)
-        if document.version != VERSION or hashlib.sha256(body).hexdigest() != document.sha256:
-            raise ValueError(f"version {document.version}, or a checksum that does not fit")
-        return msgspec.json.decode(body, type=Replay)
-    except (msgspec.MsgspecError, ValueError) as exc:
+        return _FORMAT.decode(data)
+    except ValueError as exc:
         raise StateCorruptedError(f"{output}/{name} cannot be trusted ({exc}); replay again") from exc
 
 

@@ -1,12 +1,11 @@
 """Savepoints: the committed input positions of an application, with the snapshots of every store at exactly them.
 
-A JSON document in the snapshot repository, ``<application.id>/savepoints/<created>-<id>.json`` with
-``{"version", "sha256", "savepoint"}``. It appears after all the snapshots that it names.
+A checksummed document in the snapshot repository, ``<application.id>/savepoints/<created>-<id>.json``. It appears after all
+the snapshots that it names.
 """
 
 from __future__ import annotations
 
-import hashlib
 import re
 from contextlib import suppress
 
@@ -15,6 +14,7 @@ import msgspec
 from penstock.state.errors import SettingsError, StateCorruptedError
 from penstock.state.log import TopicPartition
 from penstock.state.machine.state_directory import safe_name
+from penstock.state.snapshots.checksummed import ChecksummedFormat
 from penstock.state.snapshots.manifest import Manifest, StorePartition
 from penstock.state.snapshots.repository import open_repository
 from penstock.state.snapshots.storage import Storage, open_storage
@@ -79,10 +79,7 @@ class Savepoint(msgspec.Struct, frozen=True, kw_only=True):
         return {TopicPartition(o.topic, o.partition): o.offset for o in self.outputs}
 
 
-class _SavepointDocument(msgspec.Struct):
-    version: int
-    sha256: str
-    savepoint: msgspec.Raw
+_FORMAT = ChecksummedFormat("savepoint", VERSION, Savepoint)
 
 
 class SavepointRepository:
@@ -95,9 +92,7 @@ class SavepointRepository:
 
     def publish(self, savepoint: Savepoint) -> None:
         """Make it visible, in one atomic step."""
-        body = msgspec.json.encode(savepoint)
-        document = _SavepointDocument(VERSION, hashlib.sha256(body).hexdigest(), msgspec.Raw(body))
-        self._storage.write(_path(savepoint.application_id, savepoint.name), msgspec.json.encode(document))
+        self._storage.write(_path(savepoint.application_id, savepoint.name), _FORMAT.encode(savepoint))
 
     def names(self, application_id: str) -> list[str]:
         """The names of an application's savepoints, oldest first."""
@@ -148,12 +143,8 @@ class SavepointRepository:
             )
         data = self._storage.read(_path(application_id, chosen)) or b""
         try:
-            document = msgspec.json.decode(data, type=_SavepointDocument)
-            body = bytes(document.savepoint)
-            if document.version != VERSION or hashlib.sha256(body).hexdigest() != document.sha256:
-                raise ValueError(f"version {document.version}, or a checksum that does not fit")
-            return msgspec.json.decode(body, type=Savepoint)
-        except (msgspec.MsgspecError, ValueError) as exc:
+            return _FORMAT.decode(data)
+        except ValueError as exc:
             raise StateCorruptedError(
                 f"savepoint {chosen} of {application_id} cannot be trusted ({exc}); use another one, or start from the "
                 "application's first offset"

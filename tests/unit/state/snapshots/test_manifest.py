@@ -30,6 +30,23 @@ MANIFEST = Manifest(
     input_offsets=(("views", 3, 99),),
 )
 
+WRITTEN = (
+    b'{"version":2,"sha256":"ff1d82b4a5e4fa9bb630ab7236ac6b33475cf1030cd69b9f7854ecc709d2cacf","snapshot":'
+    b'{"application_id":"app","store":"counts","kind":"window","partition":3,"cluster_id":"c1",'
+    b'"topic":"app-counts-changelog","topic_id":"t1","changelog_offset":42,"attempt":"a1","created_ms":1700000000000,'
+    b'"delete_retention_ms":86400000,"segment_ms":0,"files":[{"name":"a1-00000.sst","size_bytes":100,"sha256":"'
+    + b"ab" * 32
+    + b'","entries":2,"first_key":"AGE=","last_key":"/2I="},{"name":"a1-00001.sst","size_bytes":50,"sha256":"'
+    + b"cd" * 32
+    + b'","entries":1,"first_key":"/2M=","last_key":"/2M="}],"input_offsets":[["views",3,99]],"oldest_ms":null,'
+    b'"newest_ms":null,"dropped":0}}'
+)
+
+
+def test_it_is_written_as_ever() -> None:
+    assert encode_manifest(MANIFEST) == WRITTEN
+    assert decode_manifest(WRITTEN, "here") == MANIFEST
+
 
 def test_what_is_written_is_read() -> None:
     assert decode_manifest(encode_manifest(MANIFEST), "here") == MANIFEST

@@ -100,7 +100,7 @@ class SegmentedState:
     def _live(self, segments: range, reverse: bool) -> Iterable[int]:
         """The segments of a range that may hold entries. Narrows a long range to existing segments."""
         if self._list is not None:
-            held = self._held if self._held is not None else self._segments_held()
+            held = self._segments_held()
             segments = range(max(segments.start, held.start), min(segments.stop, held.stop))
         if len(segments) > _FEW:
             segments = self._occupied(segments)
@@ -187,7 +187,7 @@ class SegmentedState:
             suffix = sequence.to_bytes(SEQUENCE_BYTES, "big")
             of.put_at(name, at_ms, place + suffix, value, time_ms, new=new)
             self._keep_number(place, sequence)
-        held = self._held if self._held is not None else self._segments_held()
+        held = self._segments_held()
         if segment not in held:
             known = held or range(segment, segment + 1)
             self._held = range(min(segment, known.start), max(segment + 1, known.stop))
@@ -204,14 +204,14 @@ class SegmentedState:
         if time_ms < self._floor_ms:
             return -1
         sequence = self._appended.get(place)
-        if sequence is not None and place + sequence.to_bytes(4, "big") in self._state.dirty:
+        if sequence is not None and place + sequence.to_bytes(SEQUENCE_BYTES, "big") in self._state.dirty:
             return sequence  # still valid: neither committed, after which others may expire it, nor removed
         if self._list is not None and self._state.get(place + _FIRST) is None:
             return -1  # one read by key instead of a search
-        low, high = place, place + b"\xff" * 5
+        low, high = place, place + b"\xff" * (SEQUENCE_BYTES + 1)
         while (last := self._state.first(low, high, reverse=True)) is not None:
-            if len(last[0]) == len(low) + 4:
-                return int.from_bytes(last[0][-4:], "big")
+            if len(last[0]) == len(low) + SEQUENCE_BYTES:
+                return int.from_bytes(last[0][-SEQUENCE_BYTES:], "big")
             high = last[0]  # belongs to a longer key with this prefix
         return -1
 

@@ -123,7 +123,7 @@ class BatchRunner:
 
     def _open_purger(self, interval_ms: int, topics: Iterable[str]) -> Purger:
         def report(tp: TopicPartition, why: str) -> None:
-            self._say(f"what is no longer needed of {tp.topic} [{tp.partition}] could not be deleted: {why}")
+            self._say(f"old records of {tp.topic} [{tp.partition}] could not be deleted: {why}")
 
         return Purger(topics, interval_ms, self._admin.delete_before, report)
 

@@ -65,7 +65,7 @@ def test_a_traced_worker_writes_what_spark_computes_except_for_the_ids_of_spans(
     assert written.count(None) == RECORDS - len(traced)
     found = set()
     for parent in filter(None, written):
-        # From the span that an output names, up to the span of whoever wrote the input.
+        # Starts at the span that the output names, and goes from parent to parent, to the span of the input's writer.
         span = spans[int(parent[36:52], 16)]
         path = [span.name]
         while span.parent is not None and span.parent.span_id in spans:

@@ -36,7 +36,7 @@ _GENERATION: Final = re.compile(r"gen-(\d+)")
 _PASSING: Final = {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.ESTALE, errno.EAGAIN, errno.EBUSY, errno.ETIMEDOUT}
 
 
-class _Position(msgspec.Struct):
+class _KeptPosition(msgspec.Struct):
     """``part``: the file of the last rows, in the place, and ``file``: its name in the folder."""
 
     of: list[str]
@@ -58,7 +58,7 @@ class FilePlace:
         with translated(f"write files to {folder}"):
             self._number, self._generation = self._taken(start)
             try:
-                found = msgspec.json.decode((self._generation / "position").read_bytes(), type=_Position)
+                found = msgspec.json.decode((self._generation / "position").read_bytes(), type=_KeptPosition)
             except FileNotFoundError as exc:
                 raise RetriableError(f"another writer of {partition} was opened at the same time") from exc
             self.position = found.next_offset
@@ -84,7 +84,7 @@ class FilePlace:
         self._home.parent.mkdir(parents=True, exist_ok=True)
         made = self._home.parent / f"new-{uuid.uuid4().hex}"
         (made / "gen-0").mkdir(parents=True)
-        _write(made / "gen-0" / "position", _Position(self._of, start))
+        _write(made / "gen-0" / "position", _KeptPosition(self._of, start))
         sync_folder(made / "gen-0")
         sync_folder(made)
         try:
@@ -111,7 +111,7 @@ class FilePlace:
         file = None
         if part is not None:
             file = f"{self._prefix}-{self.position:019}-{position:019}{self._suffix}"
-        kept = _Position(self._of, position, None if part is None else part.name, file)
+        kept = _KeptPosition(self._of, position, None if part is None else part.name, file)
         with translated(f"write files to {self._folder}"):
             try:
                 self._keep(kept)
@@ -124,7 +124,7 @@ class FilePlace:
         """The error of a writer whose files are gone: a newer one has removed them."""
         return TaskMigratedError(f"another writer of {self._partition} was opened since, or {self._home} was removed")
 
-    def _keep(self, kept: _Position) -> None:
+    def _keep(self, kept: _KeptPosition) -> None:
         new = self._generation / f"next-{uuid.uuid4().hex}"
         inside = os.open(self._generation, os.O_RDONLY | os.O_DIRECTORY)
         try:
@@ -134,7 +134,7 @@ class FilePlace:
         finally:
             os.close(inside)
 
-    def _show(self, kept: _Position) -> None:
+    def _show(self, kept: _KeptPosition) -> None:
         if kept.part is None or kept.file is None:
             return
         with suppress(FileNotFoundError):  # it was shown already, perhaps by another writer
@@ -142,7 +142,7 @@ class FilePlace:
             sync_folder(self._folder)
 
 
-def _write(path: Path, kept: _Position) -> None:
+def _write(path: Path, kept: _KeptPosition) -> None:
     with path.open("xb") as file:
         file.write(msgspec.json.encode(kept))
         file.flush()

@@ -103,7 +103,7 @@ class HttpSink(Sink):
         return str(parts.copy_with(username=None, password=None, query=None, fragment=None))
 
 
-class _Row(NamedTuple):
+class _HeldRow(NamedTuple):
     """``nth``: of the rows of its record."""
 
     offset: int
@@ -118,7 +118,7 @@ class _HttpWriter(SinkWriter):
     def __init__(self, sink: HttpSink, partition: SinkPartition, start: int) -> None:
         self._sink, self._partition = sink, partition
         self.position = self._held_to = start
-        self._held: deque[_Row] = deque()
+        self._held: deque[_HeldRow] = deque()
         self._bytes = 0
         self._client = httpx2.Client(timeout=sink.timeout_s, follow_redirects=False)
 
@@ -152,15 +152,15 @@ class _HttpWriter(SinkWriter):
         before, nth = -1, 0
         for data, offset in zip(rows.rows, rows.offsets, strict=True):
             nth = nth + 1 if offset == before else 0
-            self._held.append(_Row(offset, nth, data))
+            self._held.append(_HeldRow(offset, nth, data))
             self._bytes += len(data)
             before = offset
         self._held_to = max(position, self._held_to)
 
-    def _next(self) -> list[_Row]:
+    def _next(self) -> list[_HeldRow]:
         """The rows of the next request."""
         most = 1 if self._sink.body == "single" else self._sink.batch_max_records
-        found: list[_Row] = []
+        found: list[_HeldRow] = []
         size = 0
         for row in islice(self._held, most):
             size += len(row.data) + 1
@@ -169,7 +169,7 @@ class _HttpWriter(SinkWriter):
             found.append(row)
         return found
 
-    def _send(self, rows: list[_Row], until_s: float) -> None:
+    def _send(self, rows: list[_HeldRow], until_s: float) -> None:
         sink = self._sink
         content = _content([row.data for row in rows], sink.body)
         headers = {
@@ -189,7 +189,7 @@ class _HttpWriter(SinkWriter):
             pause_s *= 2
         raise RetriableError(f"{sink.describe()}: {why}")
 
-    def _attempt(self, rows: list[_Row], content: bytes, headers: Mapping[str, str]) -> tuple[str | None, float]:
+    def _attempt(self, rows: list[_HeldRow], content: bytes, headers: Mapping[str, str]) -> tuple[str | None, float]:
         """Why it failed for now, and the pause that the receiver asks for; ``None`` if it has the records."""
         try:
             answer = self._client.post(self._sink.url, content=content, headers=headers)
@@ -216,7 +216,7 @@ def _content(rows: list[bytes], body: Body) -> bytes:
     return rows[0] if body == "single" else b"[" + b",".join(rows) + b"]"
 
 
-def _key(partition: SinkPartition, rows: list[_Row], body: Body) -> str:
+def _key(partition: SinkPartition, rows: list[_HeldRow], body: Body) -> str:
     """A text that is equal only for equal records."""
     until = "" if body == "single" else f"-{rows[-1].offset}.{rows[-1].nth}"
     return "/".join([*map(str, partition), f"{rows[0].offset}.{rows[0].nth}{until}"])

@@ -38,7 +38,7 @@ _POLL_S: Final = 0.2
 _POLLS_MAX: Final = 300
 
 
-class _Position(msgspec.Struct):
+class _SplitPosition(msgspec.Struct):
     """Where a split stands, and which topic has what is before it."""
 
     position: str
@@ -128,8 +128,8 @@ class IngestionRun:
         admin.create_topics([TopicSpec(ingestion.positions_topic, 1, config=config)])
         return ids[ingestion.topic]
 
-    def _positions(self) -> dict[str, _Position]:
-        place, found = TopicPartition(self._ingestion.positions_topic, 0), dict[str, _Position]()
+    def _positions(self) -> dict[str, _SplitPosition]:
+        place, found = TopicPartition(self._ingestion.positions_topic, 0), dict[str, _SplitPosition]()
         with closing(self._log.reader(self._ingestion.name)) as consumer:
             begin, end = consumer.watermarks(place)
             if begin >= end:
@@ -145,7 +145,7 @@ class IngestionRun:
                     return found
         raise RetriableError(f"{place.topic} could not be read to its end")
 
-    def _check(self, positions: dict[str, _Position], topic_id: str) -> None:
+    def _check(self, positions: dict[str, _SplitPosition], topic_id: str) -> None:
         ingestion = self._ingestion
         for split, at in positions.items():
             if (at.topic, at.topic_id) != (ingestion.topic, topic_id):
@@ -158,7 +158,7 @@ class IngestionRun:
                     "ingestion another name"
                 )
 
-    def _forget(self, producer: LogProducer, positions: dict[str, _Position]) -> None:
+    def _forget(self, producer: LogProducer, positions: dict[str, _SplitPosition]) -> None:
         splits = sorted(positions)
         if splits:
             with _transaction(producer):
@@ -168,7 +168,7 @@ class IngestionRun:
             positions.clear()
         self._forgets = False
 
-    def _ingest(self, producer: LogProducer, split: str, positions: dict[str, _Position], topic_id: str) -> None:
+    def _ingest(self, producer: LogProducer, split: str, positions: dict[str, _SplitPosition], topic_id: str) -> None:
         """One split to its end."""
         at = positions.get(split)
         self.progress.split, self.progress.position = split, None if at is None else at.position
@@ -181,7 +181,7 @@ class IngestionRun:
                 if batch.records or batch.position not in (None, known):
                     self._commit(producer, reader, split, batch, topic_id)
                     if batch.position is not None:
-                        positions[split] = _Position(batch.position, self._ingestion.topic, topic_id)
+                        positions[split] = _SplitPosition(batch.position, self._ingestion.topic, topic_id)
 
     def _commit(
         self, producer: LogProducer, reader: SourceReader, split: str, batch: SourceBatch, topic_id: str
@@ -191,7 +191,7 @@ class IngestionRun:
             if keys:
                 producer.send(self._ingestion.topic, keys, values, times, headers if any(headers) else None)
             if batch.position is not None:
-                kept = msgspec.json.encode(_Position(batch.position, self._ingestion.topic, topic_id))
+                kept = msgspec.json.encode(_SplitPosition(batch.position, self._ingestion.topic, topic_id))
                 producer.send(self._ingestion.positions_topic, [split.encode()], [kept], [self._now_ms()], partition=0)
         reader.committed()
         self.progress.records += len(keys)
@@ -230,12 +230,12 @@ def _transaction(producer: LogProducer) -> Iterator[None]:
     producer.commit(_TIMEOUT_S)
 
 
-def _take(found: dict[str, _Position], key: bytes | None, value: bytes | None) -> None:
+def _take(found: dict[str, _SplitPosition], key: bytes | None, value: bytes | None) -> None:
     split = (key or b"").decode()
     if value is None:
         found.pop(split, None)
         return
     try:
-        found[split] = msgspec.json.decode(value, type=_Position)
+        found[split] = msgspec.json.decode(value, type=_SplitPosition)
     except msgspec.MsgspecError as exc:
         raise IncompatibleError(f"the position of {split!r} cannot be read ({exc}); a later release wrote it") from exc

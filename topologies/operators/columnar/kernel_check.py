@@ -30,7 +30,7 @@ class _Sample(msgspec.Struct):
     b: bool = True
 
 
-class _Row(msgspec.Struct, frozen=True):
+class _TrialRow(msgspec.Struct, frozen=True):
     s: str
     i: int | None
     b: bool
@@ -144,7 +144,7 @@ def _written() -> Any:
 
 
 def _forms() -> Any:
-    serde = typed_json(_Row)
+    serde = typed_json(_TrialRow)
     texts = row_texts(serde)
     backend = MemoryBackend([StoreSpec("rows", "key_value", STRING, serde)])
     rows = [b'{"s":"x","i":-12,"b":false}', b'{"i":1,"s":"x","b":true}', '{"s":"\u00e9","i":0, "b":true}'.encode()]

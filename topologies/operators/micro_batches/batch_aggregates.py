@@ -47,10 +47,10 @@ class BatchAggregateSpec(BatchSpec):
 
     def open(self, ctx: OperatorContext) -> Operator:
         """Build the operator of one task."""
-        return _SubtractOperator(ctx, self) if len(self.stores) > 1 else _MergeOperator(ctx, self)
+        return _SubtractOperator(ctx, self) if len(self.stores) > 1 else _BatchMergeOperator(ctx, self)
 
 
-class _MergeOperator(BatchOperator):
+class _BatchMergeOperator(BatchOperator):
     def __init__(self, ctx: OperatorContext, spec: BatchAggregateSpec) -> None:
         super().__init__(ctx, spec)
         self._aggregator, self._keys = spec.aggregator, spec.key_serde
@@ -98,7 +98,7 @@ class _MergeOperator(BatchOperator):
                 self.emit_row(self._keys.deserialize(name), result, end_ms - 1)
 
 
-class _SubtractOperator(_MergeOperator):
+class _SubtractOperator(_BatchMergeOperator):
     """The window is kept as totals, key by key, as long as it holds a pane of the key."""
 
     def __init__(self, ctx: OperatorContext, spec: BatchAggregateSpec) -> None:
@@ -136,10 +136,10 @@ class BatchPartialSpec(BatchSpec):
 
     def open(self, ctx: OperatorContext) -> Operator:
         """Build the operator of one task."""
-        return _PartialOperator(ctx, self)
+        return _BatchPartialOperator(ctx, self)
 
 
-class _PartialOperator(BatchOperator):
+class _BatchPartialOperator(BatchOperator):
     def __init__(self, ctx: OperatorContext, spec: BatchPartialSpec) -> None:
         super().__init__(ctx, spec)
         self._aggregator = spec.aggregator
@@ -180,10 +180,10 @@ class BatchTotalSpec(BatchSpec):
 
     def open(self, ctx: OperatorContext) -> Operator:
         """Build the operator of one task."""
-        return _WindowTotalOperator(ctx, self) if len(self.stores) > 1 else _TotalOperator(ctx, self)
+        return _WindowTotalOperator(ctx, self) if len(self.stores) > 1 else _BatchTotalOperator(ctx, self)
 
 
-class _TotalOperator(BatchOperator):
+class _BatchTotalOperator(BatchOperator):
     def __init__(self, ctx: OperatorContext, spec: BatchTotalSpec) -> None:
         super().__init__(ctx, spec)
         self._aggregator = spec.aggregator
@@ -232,7 +232,7 @@ class _TotalOperator(BatchOperator):
             self.emit_row(end_ms - self.intervals.size_ms, result, end_ms - 1, headers=())
 
 
-class _WindowTotalOperator(_TotalOperator):
+class _WindowTotalOperator(_BatchTotalOperator):
     """The last window is kept, with its last millisecond as timestamp."""
 
     def __init__(self, ctx: OperatorContext, spec: BatchTotalSpec) -> None:

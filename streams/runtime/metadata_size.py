@@ -79,6 +79,9 @@ def worst_metadata(topology: Topology, sub: Subtopology, application_id: str, la
             worst.watermarks[source.topic_name(application_id)] = [
                 _time(numbers), False, False, _time(numbers), len(writers), [len(writers), ahead, []]
             ]  # fmt: skip
+    if worst.watermarks:
+        sent = [topology.sink(n).topic_name(application_id) for n in sub.sinks if topology.sink(n).internal]
+        worst.watermarks[""] = [_time(numbers), *([topic, _time(numbers), _LAG_MS] for topic in sent)]
     return worst
 
 
@@ -87,7 +90,7 @@ def _keeps_time(spec: OperatorSpec) -> bool:
 
 
 def _writers(worst: CommitMetadata) -> int:
-    return sum(saved[4] for saved in worst.watermarks.values())
+    return sum(saved[4] for topic, saved in worst.watermarks.items() if topic)
 
 
 def _time(numbers: Iterator[int]) -> int:

@@ -6,7 +6,7 @@ import struct
 from bisect import bisect_left
 from collections.abc import Iterator
 from itertools import groupby
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from penstock.state.errors import ProcessingError, SerdeError
 from penstock.state.serdes.change_serde import Change
@@ -30,13 +30,31 @@ BY_KEY = -1
 """Partition of a record that the producer chooses by murmur2 of the key."""
 
 
+RECORDS_PER_MARK: Final = 25
+"""The input records of a task that pay for a mark in one partition."""
+_CREDIT_ROUNDS: Final = 100
+"""The marks in every partition that may be paid for in advance; a new task begins with as many."""
+
+
 class WatermarkEmitter:
-    """Sends the watermark to the readers of a repartition topic: a record in every partition when the watermark
-    passes a multiple of the interval, or the task becomes idle or active. So the last record sent follows from the
-    task's watermark, and a restart sends the same."""
+    """Sends the watermark to the readers of a repartition topic: a record in every partition, a *mark*, when the
+    watermark passes a multiple of the interval, or the task becomes idle or active.
+
+    Each input record pays for 1 / ``RECORDS_PER_MARK`` of a mark in one partition. A mark that is not paid for is held
+    back until it is, or until the watermark is ``hold_ms`` past the last one sent, or a source becomes idle. Everything
+    follows from the task's records and journaled readings, never from batches or commits, and is committed with the
+    watermark (``TaskWatermarks.sent``): a restart or a replay sends the same. Marks stay records of their own: as
+    headers of data they would depend on which partition the producer chooses, and older readers would miss them."""
 
     def __init__(
-        self, time: BatchTimes, topic: str, partitions: int, writer: int, writers: int, watermarks: TaskWatermarks
+        self,
+        time: BatchTimes,
+        topic: str,
+        partitions: int,
+        writer: int,
+        writers: int,
+        watermarks: TaskWatermarks,
+        hold_ms: int,
     ) -> None:
         self.place = 0
         self._time = time
@@ -44,8 +62,12 @@ class WatermarkEmitter:
         self._partitions = partitions
         self._writer, self._writers = writer, writers
         self._watermarks = watermarks
-        self._sent_ms = time.watermark_before_ms
+        self._hold_ms = hold_ms
+        self._cost = partitions * RECORDS_PER_MARK
+        start = (time.watermark_before_ms, self._cost * _CREDIT_ROUNDS)
+        self._sent_ms, self._credit = watermarks.sent.get(topic, start)
         self._sent_idle = watermarks.idle
+        self._seen: list[int] | None = None
 
     def marks_before(self, place: int) -> Iterator[tuple[int, Output]]:
         """Yield the watermark records caused by the records before ``place``, after the places of their causes."""
@@ -54,28 +76,45 @@ class WatermarkEmitter:
             self._watermarks.idle_by_place,
             self._watermarks.interval_ms,
         )
+        self._enter(marks)
         while self.place < place:
-            due = bisect_left(marks, (self._sent_ms // interval + 1) * interval, self.place, place)
+            step_ms = (self._sent_ms // interval + 1) * interval
+            step = bisect_left(marks, step_ms, self.place, place)
+            held = bisect_left(marks, max(step_ms, self._sent_ms + self._hold_ms), step, place)
+            paid = self.place + max(self._cost - self._credit - 1, 0)
+            due = min(max(step, paid), held)
             if (not self._sent_idle) in idle[self.place : due]:
                 due = idle.index(not self._sent_idle, self.place)
+            self._credit = min(self._credit + min(due + 1, place) - self.place, self._cost * _CREDIT_ROUNDS)
+            self.place = min(due + 1, place)
             if due == place:
-                self.place = place
                 return
-            self.place = due + 1
             for mark in self._marks_if_due(marks[due], self._time.by_place_ms[due], due, idle=idle[due]):
                 yield due, mark
 
     def marks_at_reading(self) -> list[Output]:
         """Return the watermark records caused by a reading of the clock: sources became idle."""
+        if not self._watermarks.became_idle:
+            return []
         return self._marks_if_due(
             self._time.watermark_before_ms, self._time.before_ms, None, idle=self._watermarks.idle
         )
+
+    def note(self) -> None:
+        """Note for the commit what was sent."""
+        self._watermarks.sent[self._topic] = (self._sent_ms, self._credit)
+
+    def _enter(self, marks: list[int]) -> None:
+        """Start at the first place of a new batch. A commit's outputs come when a batch is over: they are not one."""
+        if marks is not self._seen:
+            self._seen, self.place = marks, 0
 
     def _marks_if_due(self, watermark_ms: int, time_ms: int, place: int | None, *, idle: bool) -> list[Output]:
         interval = self._watermarks.interval_ms
         if watermark_ms // interval <= self._sent_ms // interval and idle == self._sent_idle:
             return []
         self._sent_ms, self._sent_idle = watermark_ms, idle
+        self._credit = max(self._credit - self._cost, 0)
         return [self.output(WatermarkMark(self._writer, self._writers, watermark_ms, idle), time_ms, place)]
 
     def output(self, mark: WatermarkMark, time_ms: int, place: int | None) -> Output:
@@ -96,13 +135,15 @@ class LoopWatermarkEmitter(WatermarkEmitter):
         writer: int,
         writers: int,
         watermarks: TaskWatermarks,
+        hold_ms: int,
     ) -> None:
-        super().__init__(time, topic, partitions, writer, writers, watermarks)
+        super().__init__(time, topic, partitions, writer, writers, watermarks, hold_ms)
         self._sent_ms = watermarks.base_ms
 
     def marks_before(self, place: int) -> Iterator[tuple[int, Output]]:
         """Yield the watermark records caused by the records before ``place``, after the places of their causes."""
         base, times = self._watermarks.base_by_place, self._time.by_place_ms
+        self._enter(self._time.watermark_by_place_ms)
         relays = {at: m for at, topic, m in self._watermarks.relays if topic == self._topic}
         while self.place < place:
             at = self.place
@@ -115,6 +156,9 @@ class LoopWatermarkEmitter(WatermarkEmitter):
     def marks_at_reading(self) -> list[Output]:
         """Return the watermark records caused by a reading of the clock."""
         return self._marks_if_due(self._watermarks.base_ms, self._time.before_ms, None, idle=False)
+
+    def note(self) -> None:
+        """Nothing: these marks are never held back."""
 
 
 def mark_output(
@@ -178,11 +222,12 @@ class SinkOperator(Operator):
 
     def end_batch(self) -> None:
         if self._emitter is not None:
-            self._emitter.place = 0
+            self._emitter.note()
 
     def punctuate(self, now_ms: int, before_ms: int) -> None:
         if self._emitter is not None:
             self._outputs.extend(self._emitter.marks_at_reading())
+            self._emitter.note()
 
     def _write(self, port: int, batch: Batch) -> None:
         if not len(batch):

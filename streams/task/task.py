@@ -54,7 +54,7 @@ from penstock.topologies.columnar import packing
 from penstock.topologies.graph.lockstep_plan import plan_of
 from penstock.topologies.graph.topology import Subtopology, Topology
 from penstock.topologies.operator_api.operator import NO_TIME, Operator, OperatorSpec
-from penstock.topologies.operator_api.watermark_strategies import Carried, Looped
+from penstock.topologies.operator_api.watermark_strategies import Carried, Looped, hold_ms_of
 from penstock.topologies.operators.records.source_sink import SinkSpec, SourceSpec
 
 
@@ -224,9 +224,9 @@ class Task:
         if not spec.uses_watermark:
             return None
         count = self._partition_counts[topic]
-        reader = self._source_specs.get(topic)
+        reader, hold_ms = self._source_specs.get(topic), hold_ms_of(self._topology)
         kind = LoopWatermarkEmitter if reader is not None and reader.loop_rounds else WatermarkEmitter
-        return kind(self._time, topic, count, self.id.partition, self._task_count, self._watermarks)
+        return kind(self._time, topic, count, self.id.partition, self._task_count, self._watermarks, hold_ms)
 
     @property
     def stream_time_ms(self) -> int:

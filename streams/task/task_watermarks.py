@@ -201,7 +201,12 @@ class TaskWatermarks:
                     clock.writers = {
                         w: (ms, w in idle) for w, ms in _unpacked(said, deltas, clock.watermark_ms).items()
                     }
-        self.watermark_ms: int = saved.get(_TASK, [NO_TIME])[0]
+        own = saved.get(_TASK, [NO_TIME])
+        self.watermark_ms: int = own[0]
+        self.sent: dict[str, tuple[int, int]] = {t: (ms, credit) for t, ms, credit in own[1:]}
+        """By repartition topic: the watermark last sent to it, and the credit for marks (``WatermarkEmitter``)."""
+        self.became_idle = False
+        """Whether a source became idle at the last reading of the clock."""
         self.idle_by_place: list[bool] = []
         """Whether the task was idle after each input record of the batch."""
         self._settle()
@@ -297,6 +302,7 @@ class TaskWatermarks:
     def read_clock(self, now_ms: int) -> list[str]:
         """Note a reading of the clock: sources may have become idle. Return the topics of those that did."""
         idle = [topic for topic, clock in self._clocks.items() if clock.read(now_ms)]
+        self.became_idle = bool(idle)
         self._settle()
         return idle
 
@@ -311,7 +317,7 @@ class TaskWatermarks:
         """Return what a restart needs, by topic, as JSON values."""
         if not self._clocks:
             return {}
-        return {_TASK: [self.watermark_ms]} | {
+        return {_TASK: [self.watermark_ms, *([t, *s] for t, s in sorted(self.sent.items()))]} | {
             topic: [c.watermark_ms, c.idle, c.fresh, c.active_ms, c.writer_count, _rows(c)]
             for topic, c in self._clocks.items()
         }

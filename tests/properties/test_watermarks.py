@@ -174,3 +174,26 @@ def test_what_the_clock_brought_about_is_told_again_by_the_journal(seed: int, ba
     again.drain(batch)
     assert again.result.outputs == live.result.outputs
     assert again.task.watermark_ms == live.task.watermark_ms
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_what_is_held_back_does_not_depend_on_batches_and_restarts(seed: int) -> None:
+    """One upstream task with more steps than its records pay for."""
+    rng = random.Random(seed)
+    topology = topology_of(delay=0, interval=1)
+    rows = [Input("in", i, b"k", orjson.dumps(i % 9), 2 * i, ()) for i in range(700)]
+    outcomes = []
+    for restarts in (False, True):
+        live = Runner(topology, 0, partitions=PARTITIONS)
+        for cut in cut_up(rng, rows):
+            live.task.add(chunk_of(cut, 0), cut[-1].offset + 1)
+            live.task.feed.set_end("in", cut[-1].offset + 1)
+            live.drain(rng.choice((1, 7, 1000)))
+            if restarts:
+                live.commit()
+                live.open()
+        live.commit()
+        outcomes.append(live.result.outputs)
+    assert outcomes[0] == outcomes[1]
+    marks = sum(mark_of(headers) is not None for *_, headers in outcomes[0]["app-by-value-repartition"])
+    assert 100 * PARTITIONS <= marks <= 120 * PARTITIONS

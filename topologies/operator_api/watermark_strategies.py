@@ -22,16 +22,18 @@ if TYPE_CHECKING:
 END_OF_TIME_MS = (1 << 63) - 1
 """The watermark after which nothing follows."""
 INTERVAL_MS = 200
+HOLD_MS = 60_000
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class BoundedOutOfOrderness:
     """The highest timestamp so far, less ``delay_ms``, less 1. It is sent through repartition topics when it passes a
-    multiple of ``interval_ms``."""
+    multiple of ``interval_ms``, and is held back for at most ``hold_ms`` of event time where records are few."""
 
     delay_ms: int
     idle_ms: int | None = None
     interval_ms: int = INTERVAL_MS
+    hold_ms: int = HOLD_MS
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -42,6 +44,7 @@ class Punctuated:
     fn: Callable[[Record], int | None]
     idle_ms: int | None = None
     interval_ms: int = 1
+    hold_ms: int = HOLD_MS
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -66,21 +69,26 @@ WatermarkStrategy = BoundedOutOfOrderness | Punctuated | Carried | Looped
 
 
 def bounded_out_of_orderness(
-    delay: Duration, *, idle: Duration | None = None, interval: Duration = INTERVAL_MS
+    delay: Duration, *, idle: Duration | None = None, interval: Duration = INTERVAL_MS, hold: Duration = HOLD_MS
 ) -> BoundedOutOfOrderness:
     """Records are at most ``delay`` behind the newest. ``idle``: a partition without records for that time (by the
     clock) no longer holds the others back. ``interval``: the steps in which the watermark is sent through repartition
-    topics."""
+    topics. ``hold``: for how much event time it may be held back there, so that it takes few records."""
     return BoundedOutOfOrderness(
-        delay_ms=duration_ms(delay), idle_ms=_positive(idle, "idle"), interval_ms=_positive(interval, "interval") or 1
+        delay_ms=duration_ms(delay),
+        idle_ms=_positive(idle, "idle"),
+        interval_ms=_positive(interval, "interval") or 1,
+        hold_ms=_positive(hold, "hold") or 1,
     )
 
 
-def punctuated(fn: Callable[[Record], int | None], *, idle: Duration | None = None) -> Punctuated:
-    """Records carry the watermark: see ``Punctuated``."""
+def punctuated(
+    fn: Callable[[Record], int | None], *, idle: Duration | None = None, hold: Duration = HOLD_MS
+) -> Punctuated:
+    """Records carry the watermark: see ``Punctuated``; ``hold`` as for ``bounded_out_of_orderness``."""
     if not callable(fn):
         raise TopologyError(f"punctuated needs a function of the record, not {fn!r:.100}")
-    return Punctuated(fn=fn, idle_ms=_positive(idle, "idle"))
+    return Punctuated(fn=fn, idle_ms=_positive(idle, "idle"), hold_ms=_positive(hold, "hold") or 1)
 
 
 def _positive(value: Duration | None, what: str) -> int | None:
@@ -90,6 +98,12 @@ def _positive(value: Duration | None, what: str) -> int | None:
     if ms < 1:
         raise TopologyError(f"{what}={value!r} of a watermark must be at least 1 ms")
     return ms
+
+
+def hold_ms_of(topology: Topology) -> int:
+    """For how much event time tasks may hold back the watermark: the least that any source allows."""
+    strategies = [topology.source(name).watermark for sub in topology.subtopologies for name in sub.sources]
+    return min((w.hold_ms for w in strategies if isinstance(w, (BoundedOutOfOrderness, Punctuated))), default=HOLD_MS)
 
 
 def carried_topics(topology: Topology) -> frozenset[str]:

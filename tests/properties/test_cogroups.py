@@ -110,6 +110,21 @@ def test_windows_that_follow_the_data_at_every_batch_size(
     assert driven(topology, some, 3, at) == expected
 
 
+def test_a_record_is_late_by_the_time_of_its_own_stream() -> None:
+    """As in Kafka Streams, where each stream of a cogroup has its own: the second counts, though the first is ahead of its
+    window's end."""
+    builder = ps.StreamsBuilder("times", value=str)
+    first, second = (builder.stream(topic).group_by_key() for topic in ("a", "b"))
+    both = first.cogroup(lambda key, value, n: n + 1).cogroup(second, lambda key, value, n: n + 1)
+    counts = both.windowed_by(ps.tumbling("10s", grace=0)).aggregate(int, value=int)
+    counts.to_stream(lambda window, n: window.start_ms, key=int).to("out")
+    with ps.TopologyTestDriver(builder.build(), arrival_order=True) as driver:
+        driver.pipe("a", "k", "x", 10_000)
+        driver.pipe("b", "k", "y", 9_000)
+        assert [(r.key, r.value, r.timestamp_ms) for r in driver.read("out")] == [(10_000, 1, 10_000), (0, 1, 9_000)]
+        assert not driver.dropped_records
+
+
 @pytest.mark.parametrize("windows", [ps.tumbling(10, grace=0), ps.session(4, grace=0), ps.sliding(4, grace=0)])
 @pytest.mark.parametrize(("retention", "taken"), [(None, True), (0, False)])
 def test_a_lagging_stream_loses_nothing(windows: Any, retention: int | None, taken: bool) -> None:

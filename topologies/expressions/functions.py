@@ -80,7 +80,8 @@ def window_start() -> Expression:
 
 
 def window_end() -> Expression:
-    """The end of a windowed key's window, the first moment after it."""
+    """The end of a windowed key's window, as in ``Windowed``: the first moment behind it, but the last one of sessions and
+    of sliding windows, which hold their end."""
     return Field(Input("key"), "end_ms")
 
 

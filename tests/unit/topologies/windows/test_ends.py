@@ -9,6 +9,7 @@ import pytest
 from penstock.state.log import Record
 from penstock.streams.testing.test_driver import TopologyTestDriver
 from penstock.topologies.dsl.builder import StreamsBuilder
+from penstock.topologies.expressions.functions import value, window_end, window_start
 from penstock.topologies.windows import Windows, calendar, custom, hopping, session, sliding, tumbling, unlimited
 
 MINUTE_MS = 60_000
@@ -78,3 +79,29 @@ def test_sessions_bounded_by_the_gap_end_before_their_end() -> None:
     assert windows_with(session(10, grace=100, bounds="gap"), 20, 29) == {(20, 39): "01"}
     apart = windows_with(session(10, grace=100, bounds="gap", touching=False), 20, 30)
     assert apart == {(20, 30): "0", (30, 40): "1"}
+
+
+@pytest.mark.parametrize(
+    ("windows", "ends"),
+    [
+        (tumbling(10, grace=0), (20, 30)),
+        (calendar("day", grace=0), (0, DAY_MS)),
+        (sliding(10, grace=0), (14, 24)),
+        (session(10, grace=0), (24, 24)),
+        (session(10, grace=0, bounds="gap"), (24, 34)),
+    ],
+    ids=["tumbling", "calendar", "sliding", "session", "session by the gap"],
+)
+def test_keys_written_keys_and_columns_have_the_same_ends(windows: Windows, ends: tuple[int, int]) -> None:
+    """Of a record at 24: what functions are given, what a reader of the topic decodes, and what expressions select."""
+    builder = StreamsBuilder("ends", key=str, value=str)
+    counts = builder.stream("in").group_by_key().windowed_by(windows).count().to_stream()
+    counts.to("keys")
+    counts.map_values(lambda key, n: f"{key.start_ms}-{key.end_ms}", value=str).to("functions")
+    counts.select(start=window_start(), end=window_end(), n=value()).to("columns")
+    with TopologyTestDriver(builder) as driver:
+        driver.pipe("in", "k", "v", 24)
+        (written,) = driver.read("keys")
+        assert (written.key.key, written.key.start_ms, written.key.end_ms) == ("k", *ends)
+        assert [record.value for record in driver.read("functions")] == [f"{ends[0]}-{ends[1]}"]
+        assert [record.value for record in driver.read("columns")] == [{"start": ends[0], "end": ends[1], "n": 1}]

@@ -7,17 +7,21 @@ and position appear in the store together.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator
-from itertools import chain, islice
+from itertools import accumulate, islice, pairwise, repeat
+from operator import add, lt
 from pathlib import Path
 
 from rocksdict import SstFileWriter
 
 from penstock.state.machine.atomic_files import sha256_of
-from penstock.state.rocksdb.entry_layout import POSITION_KEY, USER_PREFIX
+from penstock.state.rocksdb.entry_layout import POSITION_KEY, USER_PREFIX, fill
 from penstock.state.rocksdb.error_texts import translated
 from penstock.state.rocksdb.tuning import RocksDBOptions, table_options
 from penstock.state.snapshots.manifest import SnapshotFile
+
+_GROUP = 4_096
 
 
 def write_sst(
@@ -63,47 +67,68 @@ def write_ssts(
     the first key of a file does not follow the last key of the file before.
     """
     files: list[SnapshotFile] = []
-    rest = iter(entries)
-    ahead: list[tuple[bytes, bytes]] = []
+    rest = _Ahead(iter(entries))
     last: bytes | None = None
     while True:
-        run = _run(chain(ahead, rest), file_bytes)
         path = folder / f"{stem}-{len(files):05d}.sst"
-        file = write_sst(path, run, position=None if files else position, options=options)
+        file = write_sst(path, rest.take(file_bytes), position=None if files else position, options=options)
         files.append(file)
         if last is not None and file.first_key is not None and file.first_key <= last:
             raise ValueError(_not_ascending(last, file.first_key))
         last = file.last_key if file.last_key is not None else last
-        # Read one entry ahead: begin a file only if it gets an entry.
-        ahead = list(islice(rest, 1))
-        if not ahead:
+        # Begin a file only if it gets an entry.
+        if rest.at_end:
             return files
 
 
-def _run(entries: Iterator[tuple[bytes, bytes]], max_bytes: int) -> Iterator[tuple[bytes, bytes]]:
-    """The next entries of an iterator, until their keys and values together reach a size."""
-    size = 0
-    for entry in entries:
-        yield entry
-        size += len(entry[0]) + len(entry[1])
-        if size >= max_bytes:
+class _Ahead:
+    """Entries that are read in groups, and given in runs of a size."""
+
+    def __init__(self, entries: Iterator[tuple[bytes, bytes]]) -> None:
+        self._entries = entries
+        self._group: list[tuple[bytes, bytes]] = []
+
+    @property
+    def at_end(self) -> bool:
+        """Whether nothing is left."""
+        if not self._group:
+            self._group = list(islice(self._entries, _GROUP))
+        return not self._group
+
+    def take(self, max_bytes: int) -> Iterator[tuple[bytes, bytes]]:
+        """The next entries, until their keys and values together reach a size."""
+        left = max_bytes
+        while left > 0 and not self.at_end:
+            group = self._group
+            sizes = list(accumulate(len(k) + len(v) for k, v in group))
+            if sizes[-1] < left:
+                self._group = []
+                left -= sizes[-1]
+                yield from group
+                continue
+            stop = bisect_left(sizes, left) + 1
+            self._group = group[stop:]
+            yield from group[:stop]
             return
 
 
 def _put_ascending(
     writer: SstFileWriter, entries: Iterator[tuple[bytes, bytes]], last: bytes | None
 ) -> tuple[int, bytes | None, bytes | None]:
-    prefix = USER_PREFIX
     count = 0
     first: bytes | None = None
-    for key, value in entries:
+    while group := list(islice(entries, _GROUP)):
+        keys = [k for k, _ in group]
         if last is None:
-            first = key
-        elif key <= last:
-            raise ValueError(_not_ascending(last, key))
-        writer[prefix + key] = value
-        last = key
-        count += 1
+            first = keys[0]
+        elif keys[0] <= last:
+            raise ValueError(_not_ascending(last, keys[0]))
+        if not all(map(lt, keys, islice(keys, 1, None))):
+            low, high = next((low, high) for low, high in pairwise(keys) if high <= low)
+            raise ValueError(_not_ascending(low, high))
+        fill(writer, list(map(add, repeat(USER_PREFIX), keys)), [v for _, v in group])
+        last = keys[-1]
+        count += len(keys)
     return count, first, last
 
 

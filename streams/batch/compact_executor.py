@@ -1,19 +1,16 @@
-"""Compaction inside the executors: changelog records to store entries, and sorted entries to table files.
-
-Both functions stream: memory holds one Arrow batch, not a store.
-"""
+"""Compaction inside the executors: changelog records to store entries, and sorted entries to table files, in bounded
+memory."""
 
 from __future__ import annotations
 
 import dataclasses
-import struct
 from collections.abc import Iterable, Iterator
-from itertools import chain, compress
+from itertools import compress, islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-import msgspec
+import numpy as np
 import pyarrow as pa
 
 from penstock.state.errors import StateCorruptedError
@@ -28,14 +25,18 @@ from penstock.state.snapshots.manifest import Manifest, StorePartition
 from penstock.state.snapshots.repository import SnapshotRepository, new_attempt, open_repository
 from penstock.state.stores.durable_backend import DurableBackend
 from penstock.state.stores.store import StoreKind, StoreSpec
+from penstock.streams.batch.cluster import ClusterAddress
+from penstock.streams.batch.last_changes import LastChanges
+from penstock.streams.batch.reading import read_range
+from penstock.streams.kafka.native import choose
 
 ENTRY_SCHEMA = pa.schema(
     [("place", pa.int32()), ("store_key", pa.binary()), ("change", pa.int64()), ("value", pa.binary())]
 )
 """``place``: the store partition's number in the job. ``change`` orders the changes of one key. A null ``store_key``
 only ensures that every store partition occurs; a null ``value`` deletes."""
-MANIFEST_SCHEMA = pa.schema([("place", pa.int32()), ("manifest", pa.string())])
-_STAMP = struct.Struct(">q")
+_STAMP_BYTES = 8
+_GROUP = 4_096
 
 
 @dataclasses.dataclass(frozen=True)
@@ -142,66 +143,21 @@ def _history(target: CompactTarget, repository: str | None) -> History:
             base.close()
 
 
-def write_snapshots(
-    repository: str, file_bytes: int, targets: dict[int, CompactTarget], batches: Iterable[pa.RecordBatch]
-) -> Iterator[pa.RecordBatch]:
-    """Write rows sorted by (place, store key, change) as table files in the repository; one manifest per store
-    partition, which the driver publishes. Every attempt uses its own file names, so a repeated or speculative task
-    never touches another one's files."""
-    rows = SortedRows(batches)
-    while (place := rows.place) is not None:
-        manifest = _write_one(open_repository(repository), targets[place], rows.entries(place), file_bytes)
-        text = msgspec.json.encode(manifest).decode()
-        yield pa.RecordBatch.from_arrays([pa.array([place], pa.int32()), pa.array([text])], schema=MANIFEST_SCHEMA)
-
-
-class SortedRows:
-    """Rows of ``ENTRY_SCHEMA``, sorted by place, store key and change: one place after the other."""
-
-    def __init__(self, batches: Iterable[pa.RecordBatch]) -> None:
-        self._rows = chain.from_iterable(
-            zip(
-                b.column("place").to_pylist(),
-                b.column("store_key").to_pylist(),
-                b.column("value").to_pylist(),
-                strict=True,
-            )
-            for b in batches
-        )
-        self._head = next(self._rows, None)
-
-    @property
-    def place(self) -> int | None:
-        """The place whose rows come next; ``None`` behind the last one."""
-        return None if self._head is None else self._head[0]
-
-    def entries(self, place: int) -> Iterator[tuple[bytes, bytes | None]]:
-        """The last change of each key of this place, by key."""
-        last: tuple[bytes, bytes | None] | None = None
-        while self._head is not None and self._head[0] == place:
-            _, key, value = self._head
-            self._head = next(self._rows, None)
-            if key is None:
-                continue
-            if last is not None and last[0] != key:
-                yield last
-            last = (key, value)
-        if last is not None:
-            yield last
-
-
-def _write_one(
-    repository: SnapshotRepository,
-    target: CompactTarget,
-    changes: Iterator[tuple[bytes, bytes | None]],
-    file_bytes: int,
-) -> Manifest:
+def compact_one(repository: str, file_bytes: int, address: ClusterAddress, target: CompactTarget) -> Manifest:
+    """Read the target's changelog, and write it over its base as table files into the repository; the driver publishes the
+    manifest. Every attempt uses its own file names, so a repeated or speculative one never touches another one's files.
+    Raises as ``read_range``, and ``IncompatibleError`` for records that no such store wrote."""
+    choose("auto")
+    snapshots = open_repository(repository)
     with TemporaryDirectory(prefix="penstock-compact-") as folder:
-        base = _Base(repository, target, Path(folder))
+        changes = LastChanges(target.form.spec(), _history(target, repository), Path(folder) / "changes")
+        for chunk in read_range(address, target.application_id, target.log, target.start, target.end):
+            changes.put(chunk)
+        base = _Base(snapshots, target, Path(folder))
         seen = Seen()
         try:
-            entries = merge_changes(base.entries(), seen.changes(changes))
-            return write_snapshot(repository, target, entries, file_bytes, seen)
+            entries = merge_changes(base.entries(), seen.changes(changes.sorted()))
+            return write_snapshot(snapshots, target, entries, file_bytes, seen)
         finally:
             base.close()
 
@@ -216,15 +172,12 @@ class Seen:
 
     def entries(self, entries: Iterator[tuple[bytes, bytes]]) -> Iterator[tuple[bytes, bytes]]:
         """Return the same entries and note their timestamps."""
-        for entry in entries:
-            (stamp,) = _STAMP.unpack_from(entry[1])
-            if self.oldest_ms is None or self.newest_ms is None:
-                self.oldest_ms = self.newest_ms = stamp
-            elif stamp < self.oldest_ms:
-                self.oldest_ms = stamp
-            elif stamp > self.newest_ms:
-                self.newest_ms = stamp
-            yield entry
+        while group := list(islice(entries, _GROUP)):
+            stamps = np.frombuffer(b"".join([value[:_STAMP_BYTES] for _, value in group]), ">i8")
+            oldest, newest = int(stamps.min()), int(stamps.max())
+            self.oldest_ms = oldest if self.oldest_ms is None else min(self.oldest_ms, oldest)
+            self.newest_ms = newest if self.newest_ms is None else max(self.newest_ms, newest)
+            yield from group
 
     def changes(self, changes: Iterator[tuple[bytes, bytes | None]]) -> Iterator[tuple[bytes, bytes | None]]:
         """Return the same changes and count the deletions."""
@@ -309,7 +262,13 @@ def merge_changes(
     base: Iterator[tuple[bytes, bytes]], changes: Iterator[tuple[bytes, bytes | None]]
 ) -> Iterator[tuple[bytes, bytes]]:
     """Merge entries and changes, and drop deletions; both ascend strictly by key."""
-    old, new = next(base, None), next(changes, None)
+    old = next(base, None)
+    if old is None:
+        for key, value in changes:
+            if value is not None:
+                yield key, value
+        return
+    new = next(changes, None)
     while old is not None or new is not None:
         if new is None or (old is not None and old[0] < new[0]):
             assert old is not None
@@ -321,8 +280,3 @@ def merge_changes(
         if old is not None and old[0] == new[0]:
             old = next(base, None)
         new = next(changes, None)
-
-
-def decode_rows(rows: Iterable[tuple[int, str]]) -> dict[int, Manifest]:
-    """The results of ``write_snapshots``, by place."""
-    return {place: msgspec.json.decode(text, type=Manifest) for place, text in rows}

@@ -3,30 +3,36 @@ names that no other attempt has."""
 
 from __future__ import annotations
 
-import struct
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
-from functools import lru_cache
 from itertools import islice
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
 from penstock.state.log import TaskId
 from penstock.state.machine.state_directory import safe_name
-from penstock.state.serdes.partitioner import partition_for
 from penstock.state.snapshots.storage import open_storage
 from penstock.state.stores.store import StoreSpec
 from penstock.streams.batch.published import OutputFile
+from penstock.streams.batch.reading import binary
+from penstock.streams.ports.chunk import running_highest
 from penstock.streams.task.output import Output
 from penstock.streams.task.sink_operator import BY_KEY
+from penstock.topologies.columnar.kernels import partitions_of
+from penstock.topologies.operator_api.columns import BytesColumn
 
 ANY_PARTITION = -1
 _ROWS_PER_GROUP = 50_000
-_LONG = struct.Struct(">q")
-_START_BYTES = 8
+_LONG_BYTES = 8
+_LONGEST = 1 << 31
+"""A stop behind every value: without one, Arrow reckons a size that does not fit into 64 bits."""
 _NEVER = -(1 << 62)
+HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 OUTPUT_SCHEMA = pa.schema(
     [
         ("subtopology", pa.int32()),
@@ -37,7 +43,7 @@ OUTPUT_SCHEMA = pa.schema(
         ("key", pa.binary()),
         ("value", pa.binary()),
         ("timestamp_ms", pa.int64()),
-        ("headers", pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))),
+        ("headers", HEADERS),
     ]
 )
 STORE_SCHEMA = pa.schema(
@@ -49,7 +55,6 @@ STORE_SCHEMA = pa.schema(
         ("timestamp_ms", pa.int64()),
     ]
 )
-_partition_for = lru_cache(maxsize=1 << 16)(partition_for)
 
 
 class OutputFiles:
@@ -105,44 +110,51 @@ class _TopicFile:
         self._running_max_ms = _NEVER
 
     def add(self, output: Output) -> None:
-        seq, count = self.rows, len(output.keys)
-        running: list[int] = []
-        for ms in output.timestamps:
-            self._running_max_ms = max(self._running_max_ms, ms)
-            running.append(self._running_max_ms)
+        seq, count = self.rows, len(output)
+        if not count:
+            return
+        running = running_highest(output.times, 0, count, self._running_max_ms)
+        self._running_max_ms = int(running[-1])
         placed = self._placed(output)
-        self.partitions.update(placed)
+        self.partitions.update(np.unique(placed).tolist())
         headers = None
         if output.headers is not None:
             headers = [[{"key": k, "value": v} for k, v in h] if h else None for h in output.headers]
         columns = [
-            [self._task.subtopology] * count,
-            [self._task.partition] * count,
-            list(range(seq, seq + count)),
+            np.full(count, self._task.subtopology, np.int32),
+            np.full(count, self._task.partition, np.int32),
+            np.arange(seq, seq + count, dtype=np.int64),
             placed,
             running,
-            output.keys,
-            output.values,
-            output.timestamps,
-            headers if headers is not None else [None] * count,
+            binary(output.keys if output.key_column is None else output.key_column),
+            binary(output.values if output.value_column is None else output.value_column),
+            np.asarray(output.times, np.int64),
+            headers if headers is not None else pa.nulls(count, HEADERS),
         ]
-        arrays = [pa.array(c, f.type) for c, f in zip(columns, OUTPUT_SCHEMA, strict=True)]
+        arrays = [
+            c if isinstance(c, pa.Array) else pa.array(c, f.type) for c, f in zip(columns, OUTPUT_SCHEMA, strict=True)
+        ]
         self._waiting.append(pa.RecordBatch.from_arrays(arrays, schema=OUTPUT_SCHEMA))
         self._waiting_rows += count
         self.rows += count
         if self._waiting_rows >= _ROWS_PER_GROUP:
             self._flush()
 
-    def _placed(self, output: Output) -> list[int]:
+    def _placed(self, output: Output) -> NDArray[np.int32]:
         """The partition of each record, as the producer chooses it."""
-        explicit, count = output.partition, self._partitions
+        explicit, count, rows = output.partition, self._partitions, len(output)
         if isinstance(explicit, int):
-            return [explicit] * len(output.keys)
-        chosen = explicit if explicit is not None else [BY_KEY] * len(output.keys)
-        return [
-            p if p != BY_KEY else (ANY_PARTITION if k is None or count is None else _partition_for(k, count))
-            for p, k in zip(chosen, output.keys, strict=True)
-        ]
+            return np.full(rows, explicit, np.int32)
+        placed = np.full(rows, BY_KEY, np.int32) if explicit is None else np.array(explicit, np.int32)
+        if not (by_key := placed == BY_KEY).any():
+            return placed
+        if count is None:
+            found = np.full(rows, ANY_PARTITION, np.int32)
+        else:
+            column = output.key_column
+            keys = column if isinstance(column, BytesColumn) else BytesColumn.of(output.keys)
+            found = partitions_of(keys, count)
+        return np.where(by_key, found, placed)
 
     def _flush(self) -> None:
         if self._waiting:
@@ -174,16 +186,27 @@ def _groups(entries: Iterator[tuple[bytes, bytes]]) -> Iterator[list[tuple[bytes
 
 def _store_rows(spec: StoreSpec, entries: list[tuple[bytes, bytes]]) -> pa.RecordBatch:
     windowed = spec.kind == "window"
-    skip = _START_BYTES if windowed else 0
-    columns = [
-        [k for k, _ in entries],
-        [k[skip:] for k, _ in entries],
-        [_LONG.unpack_from(k)[0] if windowed else None for k, _ in entries],
-        [v[8:] for _, v in entries],
-        [_LONG.unpack_from(v)[0] for _, v in entries],
+    stored = pa.array([k for k, _ in entries], pa.binary())
+    values = pa.array([v for _, v in entries], pa.binary())
+    arrays = [
+        stored,
+        _rest(stored) if windowed else stored,
+        first_longs(stored) if windowed else pa.nulls(len(entries), pa.int64()),
+        _rest(values),
+        first_longs(values),
     ]
-    arrays = [pa.array(c, f.type) for c, f in zip(columns, STORE_SCHEMA, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, schema=STORE_SCHEMA)
+
+
+def _rest(data: pa.Array) -> pa.Array:
+    """Each value without its first eight bytes."""
+    return pc.binary_slice(data, _LONG_BYTES, _LONGEST)
+
+
+def first_longs(data: pa.Array) -> pa.Array:
+    """The number in the first eight bytes of each value, big-endian."""
+    (_, _, heads) = pc.binary_slice(data, 0, _LONG_BYTES).buffers()
+    return pa.array(np.frombuffer(heads or b"", ">i8", len(data)).astype(np.int64))
 
 
 def _put(output: str, folder: str, task: TaskId, local: Path) -> str:

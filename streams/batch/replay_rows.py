@@ -15,20 +15,23 @@ task's feed would note a cut; the runner checks that it never does.
 from __future__ import annotations
 
 import dataclasses
-from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
+import numpy as np
 import pyarrow as pa
 
 from penstock.state.log import Headers, TaskId, TopicPartition
 from penstock.streams.batch.shipping import ShippedTopology
-from penstock.streams.ports.chunk import Chunk
+from penstock.streams.ports.chunk import Chunk, running_highest
 from penstock.streams.task.error_policies import Policies
 from penstock.streams.task.event_time import with_event_times
 from penstock.streams.task.journal import ClockFiring, Cut
 from penstock.streams.task.timestamp_checks import check_timestamps
+from penstock.topologies.graph.topology import Topology
+from penstock.topologies.operator_api.columns import Ints
 from penstock.topologies.operator_api.operator import NO_TIME
+from penstock.topologies.operators.records.source_sink import SourceSpec
 
 _NEVER = -(1 << 62)
 ORDER = ("subtopology", "task", "range", "rank", "running_max_ms", "topic", "offset")
@@ -99,18 +102,12 @@ def to_headers(row: list[dict[str, Any]] | None) -> Headers:
 def placed_rows(ordering: Ordering, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Add places to rows of ``RECORD_SCHEMA``, which are in offset order for each topic partition:
     ``ORDERED_SCHEMA``."""
-    placers: dict[TopicPartition, _Placer] = {}
-    topology = ordering.topology.load()
-    sources = {
-        topology.source(n).topic_name(ordering.application_id): topology.source(n)
-        for sub in topology.subtopologies
-        for n in sub.sources
-    }
-    readers = topology.source_topics(ordering.application_id)
-    policies = {t: ordering.policies.of_source(topology.on_error.get(name)) for t, (_, name) in readers.items()}
+    placers: dict[TopicPartition, Placer] = {}
+    inputs = inputs_of(ordering, ordering.topology.load())
     for batch in batches:
         for tp, part in partition_runs(batch):
-            placer = placers.get(tp) or placers.setdefault(tp, _Placer(ordering, tp, policies[tp.topic]))
+            source, policies = inputs[tp.topic]
+            placer = placers.get(tp) or placers.setdefault(tp, Placer(ordering, tp, policies))
             chunk = Chunk(
                 tp.topic,
                 tp.partition,
@@ -119,7 +116,6 @@ def placed_rows(ordering: Ordering, batches: Iterable[pa.RecordBatch]) -> Iterat
                 [],
                 part.column("timestamp_ms").to_pylist(),
             )
-            source = sources[tp.topic]
             if source.timestamp is not None:
                 chunk, _ = with_event_times(chunk_of(part, *tp), source)
             ranges, running = placer.place(chunk)
@@ -137,6 +133,14 @@ def placed_rows(ordering: Ordering, batches: Iterable[pa.RecordBatch]) -> Iterat
             )
 
 
+def inputs_of(ordering: Ordering, topology: Topology) -> dict[str, tuple[SourceSpec, Policies]]:
+    """The source of each topic that the topology reads, and the policies for its records."""
+    return {
+        topic: (topology.source(name), ordering.policies.of_source(topology.on_error.get(name)))
+        for topic, (_, name) in topology.source_topics(ordering.application_id).items()
+    }
+
+
 def partition_runs(batch: pa.RecordBatch) -> Iterator[tuple[TopicPartition, pa.RecordBatch]]:
     """The batch's runs of one topic partition."""
     topics, partitions = batch.column("topic").to_pylist(), batch.column("partition").to_pylist()
@@ -150,7 +154,7 @@ def partition_runs(batch: pa.RecordBatch) -> Iterator[tuple[TopicPartition, pa.R
         start = stop
 
 
-class _Placer:
+class Placer:
     """The places of one topic partition, in offset order."""
 
     def __init__(self, ordering: Ordering, tp: TopicPartition, policies: Policies) -> None:
@@ -159,24 +163,31 @@ class _Placer:
         self._time_ms = ordering.partition_times_ms.get(tp, NO_TIME)
         self._began_ms = ordering.began_ms.get(tp, NO_TIME)
         task = TaskId(ordering.subtopologies[tp.topic], tp.partition)
-        self._cuts = [entry.offsets[tp.topic] for entry in ordering.journals.ordering(task)]
+        self._cuts = np.array([entry.offsets[tp.topic] for entry in ordering.journals.ordering(task)], np.int64)
         self._range = 0
         self._running_max_ms = _NEVER
         self._last_offset = -1
 
-    def place(self, chunk: Chunk) -> tuple[list[int], list[int]]:
+    def place(self, chunk: Chunk) -> tuple[Ints, Ints]:
         """Range and running maximum of each record."""
         checked, self._time_ms, _ = check_timestamps(chunk, self._time_ms, self._policies, None, self._began_ms)
-        ranges: list[int] = []
-        running: list[int] = []
-        for offset, ms in zip(checked.offsets, checked.timestamps, strict=True):
-            assert offset > self._last_offset, f"{self._tp}: offset {offset} came after {self._last_offset}"
-            self._last_offset = offset
-            number = bisect_right(self._cuts, offset)
-            if number != self._range:
-                self._range, self._running_max_ms = number, _NEVER
-            if ms > self._running_max_ms:
-                self._running_max_ms = ms
-            ranges.append(number)
-            running.append(self._running_max_ms)
+        offsets = _numbers(checked.offsets)
+        if not len(offsets):
+            return offsets, offsets
+        assert offsets[0] > self._last_offset and (np.diff(offsets) > 0).all(), (
+            f"{self._tp}: not every offset from {int(offsets[0])} on is above the one before, first {self._last_offset}"
+        )
+        ranges = np.searchsorted(self._cuts, offsets, "right").astype(np.int64)
+        running = np.array(checked.times, np.int64)
+        for number in np.unique(ranges).tolist():
+            start, stop = np.searchsorted(ranges, [number, number + 1]).tolist()
+            before = self._running_max_ms if number == self._range else _NEVER
+            running[start:stop] = running_highest(running, start, stop, before)
+        self._range, self._running_max_ms, self._last_offset = int(ranges[-1]), int(running[-1]), int(offsets[-1])
         return ranges, running
+
+
+def _numbers(offsets: Sequence[int]) -> Ints:
+    if isinstance(offsets, range):
+        return np.arange(offsets.start, offsets.stop, offsets.step, dtype=np.int64)
+    return np.asarray(offsets, np.int64)

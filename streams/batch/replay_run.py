@@ -26,6 +26,8 @@ from penstock.streams.task.task_options import TaskOptions
 from penstock.topologies.graph.topology import Subtopology
 
 KEEP = 3
+TaskRead = tuple[TaskId, dict[TopicPartition, tuple[int, int]]]
+"""A task and the ranges of its inputs."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -107,7 +109,8 @@ def bounds_by_partition(plan: ReplayPlan, ranges: Iterable[TopicPartition]) -> d
 
 @dataclasses.dataclass(frozen=True)
 class TaskWork:
-    """Tasks that can run at once. The engine reads ``ranges``, places the records (``placed_rows`` with ``ordering``), adds
+    """Tasks that can run at once. The engine runs each by ``run_task``, which reads the task's inputs (``reads``). Where
+    they are not all in the log, it reads ``ranges``, places the records (``placed_rows`` with ``ordering``), adds
     ``end_rows``, sorts by ``ORDER``, and gives each task's rows whole to one ``run_tasks``. ``sizes``: how many records
     each of ``tasks`` has at most."""
 
@@ -116,6 +119,16 @@ class TaskWork:
     ranges: Mapping[TopicPartition, tuple[int, int]]
     ordering: Ordering
     sizes: tuple[int, ...]
+
+    def reads(self) -> list[TaskRead]:
+        """Each task with the ranges of its inputs, those with the most records first."""
+        largest_first = sorted(zip(self.tasks, self.sizes, strict=True), key=lambda one: (-one[1], one[0]))
+        return [
+            (task, {tp: r for tp, r in self.ranges.items() if self._reader(tp) == task}) for task, _ in largest_first
+        ]
+
+    def _reader(self, tp: TopicPartition) -> TaskId:
+        return TaskId(self.ordering.subtopologies[tp.topic], tp.partition)
 
     @property
     def end_rows(self) -> list[tuple[object, ...]]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TypeVar
@@ -15,18 +16,23 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.state.errors import IncompatibleError
-from penstock.state.log import TaskId
+from penstock.state.log import TaskId, TopicPartition
 from penstock.state.rocksdb.scratch import open_scratch
 from penstock.state.snapshots.manifest import Manifest
 from penstock.state.snapshots.repository import open_repository
 from penstock.state.stores.memory_backend import MemoryBackend
 from penstock.state.stores.store import StateBackend, StoreSpec
+from penstock.streams.batch.cluster import ClusterAddress
 from penstock.streams.batch.compact_executor import CompactTarget, write_snapshot
 from penstock.streams.batch.journals import Journals
 from penstock.streams.batch.published import StoreFile, TaskReport
+from penstock.streams.batch.reading import read_range
 from penstock.streams.batch.replay_files import OutputFiles, store_file
-from penstock.streams.batch.replay_rows import END_OF_TASK, chunk_of
+from penstock.streams.batch.replay_rows import END_OF_TASK, Ordering, chunk_of
 from penstock.streams.batch.shipping import ShippedTopology
+from penstock.streams.batch.task_reading import task_pieces
+from penstock.streams.kafka.native import choose
+from penstock.streams.ports.chunk import Chunk
 from penstock.streams.task.commit_metadata import CommitMetadata
 from penstock.streams.task.commit_work import CommitWork
 from penstock.streams.task.external_calls import InlineCallExecutor
@@ -63,6 +69,28 @@ class ReplayJob:
     file_bytes: int = 64 << 20
 
 
+def run_task(
+    job: ReplayJob,
+    ordering: Ordering,
+    address: ClusterAddress,
+    task_id: TaskId,
+    ranges: Mapping[TopicPartition, tuple[int, int]],
+) -> TaskReport:
+    """Read these ranges, a task's inputs, and run the task over them, on columns where the compiled part is there. Raises
+    as ``read_range``, and what the task would stop with."""
+    choose("auto")
+    topology = job.topology.load()
+    with TemporaryDirectory(prefix="penstock-replay-") as folder:
+        task = _FileTask(job, topology, task_id, Path(folder))
+        try:
+            read = partial(read_range, address, job.application_id)
+            for number, chunks in task_pieces(ordering, topology, task_id, ranges, read):
+                task.feed(number, chunks)
+            return task.finish()
+        finally:
+            task.close()
+
+
 def run_tasks(job: ReplayJob, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Rows of ``ORDERED_SCHEMA`` sorted by ``ORDER``, each task's complete; one report per task."""
     topology = job.topology.load()
@@ -92,7 +120,7 @@ def task_by_task(
                             yield finish(current)
                         current = open_task(task_id, Path(folder) / str(task_id))
                     if number != END_OF_TASK[0]:
-                        current.feed(number, rows)
+                        current.feed_rows(number, rows)
             if current is not None:
                 yield finish(current)
         finally:
@@ -153,18 +181,21 @@ class ReplayTask:
         self.task.feed.take_as_given()
         self.task.feed.cuts.clear()
 
-    def feed(self, number: int, rows: pa.RecordBatch) -> None:
-        """Process rows of one range between journal entries; earlier ranges are over."""
+    def feed_rows(self, number: int, rows: pa.RecordBatch) -> None:
+        """As ``feed``, with rows of ``ORDERED_SCHEMA``."""
+        topics = rows.column("topic")
+        parts = ((topic, rows.filter(pc.equal(topics, topic))) for topic in pc.unique(topics).to_pylist())
+        self.feed(number, [chunk_of(part, topic, self.id.partition) for topic, part in parts])
+
+    def feed(self, number: int, chunks: Sequence[Chunk]) -> None:
+        """Process records of one range between journal entries, a chunk of each input at most; earlier ranges are over."""
         self._enter(number)
         task = self.task
-        topics = rows.column("topic")
-        for topic in pc.unique(topics).to_pylist():
-            part = rows.filter(pc.equal(topics, topic))
-            chunk = chunk_of(part, topic, self.id.partition)
+        for chunk in chunks:
             next_offset = chunk.offsets[-1] + 1
             task.add(chunk, next_offset)
-            task.feed.set_end(topic, next_offset)
-        left = rows.num_rows
+            task.feed.set_end(chunk.topic, next_offset)
+        left = sum(map(len, chunks))
         while left:
             done = task.process(max_records=self._step)
             assert done, f"task {self.id} stopped with {left} records before it"

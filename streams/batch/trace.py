@@ -74,13 +74,13 @@ class _TracedTask(ReplayTask):
         self._input: tuple[str, int, int] | None = None
         self._seen: list[TracedRecord] = []
 
-    def feed(self, number: int, rows: pa.RecordBatch) -> None:
+    def feed_rows(self, number: int, rows: pa.RecordBatch) -> None:
         # Timers that the journal has before these records belong to the one before.
         self._enter(number)
         places = zip(rows.column("topic").to_pylist(), rows.column("offset").to_pylist(), strict=True)
         for i, (topic, offset) in enumerate(places):
             self._input = (topic, self.id.partition, offset)
-            super().feed(number, rows.slice(i, 1))
+            super().feed_rows(number, rows.slice(i, 1))
             if self._watch.keys or any(self.task.stores[store].changed(key) for store, key in self._watch.entries):
                 self.commit()
 

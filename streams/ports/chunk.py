@@ -56,16 +56,21 @@ class Chunk(RecordColumns[BytesColumn]):
 
     def before(self, offset: int) -> Chunk:
         """The records before this offset."""
-        stop = bisect_left(self.offsets, offset)
+        return self.part(0, bisect_left(self.offsets, offset))
+
+    def part(self, start: int, stop: int) -> Chunk:
+        """The records ``start <= i < stop``."""
+        if start == 0 and stop == len(self.offsets):
+            return self
         return Chunk(
             self.topic,
             self.partition,
-            self.offsets[:stop],
-            self.keys[:stop] if self.key_column is None else self.key_column.slice(0, stop),
-            self.values[:stop] if self.value_column is None else self.value_column.slice(0, stop),
-            self.times[:stop],
-            None if self.headers is None else self.headers[:stop],
-            None if self.marks is None else self.marks[:stop],
+            self.offsets[start:stop],
+            self.keys[start:stop] if self.key_column is None else self.key_column.slice(start, stop),
+            self.values[start:stop] if self.value_column is None else self.value_column.slice(start, stop),
+            self.times[start:stop],
+            None if self.headers is None else self.headers[start:stop],
+            None if self.marks is None else self.marks[start:stop],
             self.leader_epoch,
         )
 

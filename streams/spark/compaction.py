@@ -1,10 +1,10 @@
 """Compaction: changelogs to sorted table files, published as snapshots that a worker can ingest.
 
-The executors read the changelog's range (committed records only), reduce it to the last value per key, sort it by
-store key and write it into files. When all files are uploaded, the driver publishes one manifest per store partition,
-each in one atomic step. Files of a job that dies are never visible. Concurrent jobs are safe: file names are unique,
-and the newest snapshot is the one with the highest offset. An earlier valid snapshot is used as the base, so that
-only the tail is read.
+The executors read the changelogs' ranges themselves (committed records only), a changelog partition each, reduce them to the
+last value per key, sorted by store key, and write that into files. When all files are uploaded, the driver publishes one
+manifest per store partition, each in one atomic step. Files of a job that dies are never visible. Concurrent jobs are safe:
+file names are unique, and the newest snapshot is the one with the highest offset. An earlier valid snapshot is used as the
+base, so that only the tail is read.
 
 ``at="committed"`` stops every store at the application's committed positions: the snapshots then name their input
 offsets, and together they are a savepoint, from which a replay can start. ``at="end"`` goes to the changelogs' ends.
@@ -16,24 +16,14 @@ ones: only the task knows its stream time at every offset, and the changelog's o
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from pyspark.sql import SparkSession
-from pyspark.sql import functions as F
-from pyspark.sql.pandas.types import from_arrow_schema
 
-from penstock.state.log import TopicPartition
 from penstock.state.snapshots.manifest import Manifest
-from penstock.streams.batch.cluster import now_ms, open_cluster
-from penstock.streams.batch.compact_executor import (
-    ENTRY_SCHEMA,
-    MANIFEST_SCHEMA,
-    CompactTarget,
-    decode_rows,
-    to_entries,
-    write_snapshots,
-)
+from penstock.streams.batch.cluster import ClusterAddress, now_ms, open_cluster
+from penstock.streams.batch.compact_executor import CompactTarget, compact_one
 from penstock.streams.batch.compaction_plan import (
     KEEP_SAVEPOINTS,
     At,
@@ -45,14 +35,12 @@ from penstock.streams.batch.compaction_plan import (
 )
 from penstock.streams.batch.places import absolute
 from penstock.streams.batch.shipping import TopologyRef
-from penstock.streams.spark.arrow import mapped
 from penstock.streams.spark.connection import Connection
 from penstock.streams.spark.failures import translated
-from penstock.streams.spark.progress import Say, watched
-from penstock.streams.spark.read import KafkaSource, read_ranges
+from penstock.streams.spark.progress import Count, Say, watched
 from penstock.streams.spark.report.record import note_ranges, phase
+from penstock.streams.spark.scratch import use_local_dirs
 from penstock.streams.spark.session import SparkSettings, spark_session
-from penstock.streams.spark.slots import spread
 from penstock.streams.topology_loading import load_topology
 from penstock.topologies.graph.topology import Topology
 
@@ -92,9 +80,9 @@ def compact(
     if plan.targets:
         with spark_session(session) as spark:
             total = sum(t.end - t.start for t in plan.targets)
-            with watched(spark, "the compaction", progress, total):
+            with watched(spark, "the compaction", progress, total) as count:
                 note_ranges({t.log: (t.start, t.end) for t in plan.targets})
-                written = run_compaction(spark, connection.source(), repository, plan)
+                written = run_compaction(spark, connection, repository, plan, count=count)
     else:
         written = {}
     with phase("publication"):
@@ -108,25 +96,27 @@ def compact(
 
 def run_compaction(
     spark: SparkSession,
-    source: KafkaSource,
+    connection: Connection,
     repository: str,
     plan: CompactPlan,
     file_bytes: int = FILE_BYTES,
+    count: Count | None = None,
 ) -> dict[int, Manifest]:
-    """Write the targets' files; returns their unpublished manifests by place."""
-    by_log: dict[TopicPartition, list[CompactTarget]] = {}
-    for target in plan.targets:
-        by_log.setdefault(target.log, []).append(target)
-    # Two stores never have one changelog: a topic is read once, and names of stores are unique.
-    ranges = {tp: (t[0].start, t[0].end) for tp, t in by_log.items()}
-    records = read_ranges(spark, source, ranges)
-    entries = mapped(records, partial(to_entries, by_log, repository=repository), ENTRY_SCHEMA)
-    seen = spark.createDataFrame([(t.place, None, -1, None) for t in plan.targets], from_arrow_schema(ENTRY_SCHEMA))
+    """Write the targets' files, each target in a Spark task of its own, the largest first; returns their unpublished
+    manifests by place. ``count``: as ``watched`` gives it."""
+    address = ClusterAddress(connection.bootstrap_servers, dict(connection.client))
+    write = partial(compact_one, repository, file_bytes, address)
+    largest_first = sorted(plan.targets, key=lambda t: (t.start - t.end, t.place))
     with translated("the compaction"):
-        write = partial(write_snapshots, repository, file_bytes, {t.place: t for t in plan.targets})
-        placed = spread(entries.unionByName(seen), F.col("place"), [t.end - t.start for t in plan.targets])
-        rows = mapped(placed.sortWithinPartitions("place", "store_key", "change"), write, MANIFEST_SCHEMA).collect()
-    written = decode_rows((r["place"], r["manifest"]) for r in rows)
-    missing = [str(t.of) for t in plan.targets if t.place not in written]
-    assert not missing, f"Spark gave no snapshot for {missing}"
-    return written
+        tasks = spark.sparkContext.parallelize(largest_first, len(largest_first))
+        return dict(tasks.map(partial(_write_and_count, write, count)).collect())
+
+
+def _write_and_count(
+    write: Callable[[CompactTarget], Manifest], count: Count | None, target: CompactTarget
+) -> tuple[int, Manifest]:
+    use_local_dirs()
+    manifest = write(target)
+    if count is not None:
+        count.add(target.end - target.start)
+    return target.place, manifest

@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any
 
 from py4j.protocol import Py4JError
+from pyspark.accumulators import Accumulator
 from pyspark.sql import SparkSession
 
 from penstock.streams.batch.background import in_background
@@ -21,6 +22,7 @@ from penstock.streams.spark.report.stages import stage_data, stage_records
 Say = Callable[[str], None]
 """Takes one line."""
 EVERY_S = 10.0
+Count = Accumulator[int]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,19 +62,21 @@ class JobProgress:
 @contextmanager
 def watched(
     spark: SparkSession, what: str, say: Say | None, records_total: int = 0, every_s: float = EVERY_S
-) -> Iterator[None]:
+) -> Iterator[Count]:
     """Report the progress of the jobs that this thread starts inside, and note them as a phase of the job's record.
-    ``say``: ``None`` reports nothing."""
+    ``say``: ``None`` reports nothing. Yields a count, to which tasks add the records that they read themselves, when they
+    are done: Spark does not know of those."""
+    count = spark.sparkContext.accumulator(0)
     with phase(what) as noted:
         if say is None and noted is None:
-            yield
+            yield count
             return
         tag = f"penstock-{uuid.uuid4().hex}"
-        watch = _Watch(spark, what, tag, records_total)
+        watch = _Watch(spark, what, tag, records_total, count)
         spark.sparkContext.addJobTag(tag)
         try:
             with in_background(partial(watch.run, say, every_s), "progress") if say is not None else nullcontext():
-                yield
+                yield count
         finally:
             spark.sparkContext.removeJobTag(tag)
             if noted is not None:
@@ -82,12 +86,13 @@ def watched(
 class _Watch:
     """The jobs of one tag."""
 
-    def __init__(self, spark: SparkSession, what: str, tag: str, records_total: int) -> None:
+    def __init__(self, spark: SparkSession, what: str, tag: str, records_total: int, count: Count) -> None:
         assert spark._jvm is not None
         self._store: Any = spark.sparkContext._jsc.sc().statusStore()
         self._what = what
         self._tag = tag
         self._records_total = records_total
+        self._count = count
         self._began_s = time.monotonic()
         self._stage: tuple[int, float] = (-1, self._began_s)
 
@@ -110,10 +115,13 @@ class _Watch:
         present = next((s for s in stages if str(s.status()) == "ACTIVE"), stages[-1])
         if present.stageId() != self._stage[0]:
             self._stage = (present.stageId(), now_s)
-        read = sum(s.inputRecords() for s in stages)
-        reads = present.inputRecords() > 0 and self._records_total > 0
+        counted = self._count.value
+        read = sum(s.inputRecords() for s in stages) + counted
+        here = present.inputRecords() or counted
         done = (
-            present.inputRecords() / self._records_total if reads else present.numCompleteTasks() / present.numTasks()
+            here / self._records_total
+            if here and self._records_total
+            else present.numCompleteTasks() / present.numTasks()
         )
         return JobProgress(
             what=self._what,

@@ -1,9 +1,10 @@
 """Replay: the same topology as a Spark batch over a range of the log.
 
-Each task's records are put into the order in which the live task took them (``replay_rows``), and the task itself, the
-very code of the worker, runs over them in an executor (``replay_task``). Repartition topics are read as they were really
+Each task, the very code of the worker, runs in an executor (``replay_task``), which reads the task's inputs and puts their
+records into the order in which the live task took them (``task_reading``). Repartition topics are read as they were really
 written, so every sub-topology is exact on its own; with ``recompute`` they are computed again, in a deterministic order that
-Kafka could have produced, and what follows is the same only as far as order does not matter.
+Kafka could have produced, which a shuffle and a sort make (``replay_rows``), and what follows is the same only as far as
+order does not matter.
 
 Outputs and stores become Parquet files, and stores that end at a commit also snapshots. All of it is published by one
 atomic step of the driver; attempts that failed, were repeated or were killed leave files that nothing names.
@@ -13,7 +14,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 
 import msgspec
@@ -23,7 +24,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from penstock.state.log import TaskId, TopicPartition
 from penstock.streams.batch import journals
-from penstock.streams.batch.cluster import now_ms, open_cluster
+from penstock.streams.batch.cluster import ClusterAddress, now_ms, open_cluster
 from penstock.streams.batch.journals import JournalFiles, write_journals
 from penstock.streams.batch.places import absolute
 from penstock.streams.batch.published import (
@@ -44,6 +45,7 @@ from penstock.streams.batch.replay_rows import ORDER, ORDERED_SCHEMA, placed_row
 from penstock.streams.batch.replay_run import (
     KEEP,
     ReplayResult,
+    TaskRead,
     TaskWork,
     bounds_by_partition,
     journal_ranges,
@@ -54,14 +56,15 @@ from penstock.streams.batch.replay_run import (
     replay_of,
     task_work,
 )
-from penstock.streams.batch.replay_task import REPORT_SCHEMA, ReplayJob, run_tasks
+from penstock.streams.batch.replay_task import REPORT_SCHEMA, ReplayJob, run_task, run_tasks
 from penstock.streams.batch.shipping import TopologyRef
 from penstock.streams.spark.arrow import mapped
 from penstock.streams.spark.connection import Connection
 from penstock.streams.spark.failures import translated
-from penstock.streams.spark.progress import Say, watched
+from penstock.streams.spark.progress import Count, Say, watched
 from penstock.streams.spark.read import RECORD_SCHEMA, KafkaSource, read_ranges
 from penstock.streams.spark.report.record import note_ranges, note_tasks, phase
+from penstock.streams.spark.scratch import use_local_dirs
 from penstock.streams.spark.session import SparkSettings, spark_session
 from penstock.streams.spark.shipping import ship
 from penstock.streams.spark.slots import spread
@@ -117,8 +120,8 @@ def replay(
         source = connection.source()
         job = make_job(plan, shipped, output, options or TaskOptions(), snapshots, repository)
         job = with_journals(spark, source, plan, job, ranges)
-        with watched(spark, "the replay", progress, records_of(plan)):
-            done = run_replay(spark, source, plan, job)
+        with watched(spark, "the replay", progress, records_of(plan)) as count:
+            done = run_replay(spark, connection, plan, job, count=count)
     with phase("publication"):
         publish(output, done)
         if pin:
@@ -129,20 +132,44 @@ def replay(
 
 def run_replay(
     spark: SparkSession,
-    source: KafkaSource,
+    connection: Connection,
     plan: ReplayPlan,
     job: ReplayJob,
     only: Collection[TaskId] | None = None,
+    count: Count | None = None,
 ) -> Replay:
-    """Run the plan; its files are written, and nothing is published. ``only``: these tasks."""
+    """Run the plan; its files are written, and nothing is published. ``only``: these tasks. ``count``: as ``watched`` gives
+    it."""
     reports: list[TaskReport] = []
     with translated("the replay"):
         for level in levels_of(plan):
-            rows = ordered_rows(spark, source, plan, job, task_work(plan, job, level, only), reports)
-            reports += collect_reports(mapped(rows, partial(run_tasks, job), REPORT_SCHEMA))
+            work = task_work(plan, job, level, only)
+            if plan.recomputed:
+                rows = ordered_rows(spark, connection.source(), plan, job, work, reports)
+                reports += collect_reports(mapped(rows, partial(run_tasks, job), REPORT_SCHEMA))
+            else:
+                reports += read_and_run(spark, connection, job, work, count)
     note_ranges(plan.ranges)
     note_tasks(reports)
     return replay_of(plan, job, reports)
+
+
+def read_and_run(
+    spark: SparkSession, connection: Connection, job: ReplayJob, work: TaskWork, count: Count | None
+) -> list[TaskReport]:
+    """Run tasks whose inputs are all in the log: each in a Spark task that reads them, without a shuffle."""
+    reads = work.reads()
+    address = ClusterAddress(connection.bootstrap_servers, dict(connection.client))
+    run = partial(_run_and_count, partial(run_task, job, work.ordering, address), count)
+    return spark.sparkContext.parallelize(reads, max(len(reads), 1)).map(run).collect()
+
+
+def _run_and_count(run: Callable[..., TaskReport], count: Count | None, read: TaskRead) -> TaskReport:
+    use_local_dirs()
+    report = run(*read)
+    if count is not None:
+        count.add(report.records)
+    return report
 
 
 def collect_reports(frame: DataFrame) -> list[TaskReport]:

@@ -106,8 +106,9 @@ def verify(
         snapshots = facts.stores if output is not None and exactly_once else {}
         job = make_job(plan, shipped, output or folder, options or TaskOptions(), snapshots, repository)
         job = with_journals(spark, source, plan, job, journals)
-        with watched(spark, "the replay", progress, records_of(plan)):
-            done = run_replay(spark, source, plan, job, only=[t for t in plan.tasks if t.partition in sample])
+        with watched(spark, "the replay", progress, records_of(plan)) as count:
+            tasks = [t for t in plan.tasks if t.partition in sample]
+            done = run_replay(spark, connection, plan, job, only=tasks, count=count)
         check_files(job.output, done)
         if output is not None and sample == EVERYTHING:
             publish(output, done)

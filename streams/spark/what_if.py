@@ -131,8 +131,8 @@ def what_if(
         done: list[Replay] = []
         for ref, plan, which in zip(refs, plans, (OLD, NEW), strict=True):
             job = make_job(plan, ship(ref), folder, options or TaskOptions(), {}, repository)
-            with watched(spark, which, progress, records_of(plan)):
-                done.append(run_replay(spark, connection.source(), plan, job))
+            with watched(spark, which, progress, records_of(plan)) as count:
+                done.append(run_replay(spark, connection, plan, job, count=count))
             check_files(folder, done[-1])
         forms = Forms(ship(old), application_id, ship(new), application_id)
         run = _Comparison(spark, folder, application_id, (topologies[0], topologies[1]), (done[0], done[1]))

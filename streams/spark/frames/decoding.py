@@ -1,8 +1,8 @@
 """Keys and values of the log as typed columns, by their serdes.
 
-Bytes, strings, numbers and untyped JSON (as text) are passed on as buffers. Typed JSON becomes a struct of its
-class's fields; windowed keys become the inner key and two more columns. Values of a user's serde that does not
-declare a type stay bytes.
+Bytes, strings, numbers and untyped JSON (as text) are passed on as buffers. Typed JSON becomes a struct of its class's
+fields, read by the compiled part where they are all plain; windowed keys become the inner key and two more columns. Values
+of a user's serde that does not declare a type stay bytes.
 """
 
 from __future__ import annotations
@@ -17,11 +17,16 @@ import pyarrow.compute as pc
 from penstock.state.errors import SerdeError
 from penstock.state.serdes.serde import BYTES, FLOAT, INT, INT32, JSON, STRING, OptionalSerde, Serde
 from penstock.state.serdes.window_keys import WindowedSerde
-from penstock.streams.spark.frames.types import TIMESTAMP, typed
+from penstock.streams.batch.reading import bytes_column
+from penstock.streams.spark.frames.types import TIMESTAMP, fields_of, typed
+from penstock.topologies.columnar.json_columns import JsonProjection, why_not_projected
+from penstock.topologies.operator_api.columns import CodedColumn, Column, NumberColumn
+from penstock.topologies.operators.columnar.source import json_decoder
 
 Decode = Callable[[pa.Array], list[pa.Array]]
 """Converts binary values (or null) to one array per field."""
 _NUMBERS = {INT.name: (">i8", pa.int64()), INT32.name: (">i4", pa.int32()), FLOAT.name: (">f8", pa.float64())}
+_PLAIN_TYPES = (pa.string(), pa.int64(), pa.float64(), pa.bool_())
 WINDOW_START, WINDOW_END = "window_start", "window_end"
 
 
@@ -68,7 +73,34 @@ def _single(serde: Serde[Any], name: str) -> tuple[pa.Field, Callable[[pa.Array]
     if serde == BYTES or like is None:
         return pa.field(name, pa.binary()), lambda raw: raw
     column = typed(like)
-    return pa.field(name, column.type), lambda raw: column.build(_objects(serde, raw))
+    by_field = _by_field(serde, like, column.type)
+    return pa.field(name, column.type), by_field or (lambda raw: column.build(_objects(serde, raw)))
+
+
+def _by_field(serde: Serde[Any], like: Any, kind: pa.DataType) -> Callable[[pa.Array], pa.Array] | None:
+    """Reads JSON objects into a column per field, without making the objects; ``None`` where that cannot be."""
+    decoder, fields = json_decoder(serde), fields_of(like)
+    if decoder is None or decoder.type is not like or not fields or any(f.type not in _PLAIN_TYPES for f in kind):
+        return None
+    if why_not_projected(like, list(fields)) is not None:
+        return None
+    projection = JsonProjection(like, list(fields), serde.deserialize)
+
+    def read(raw: pa.Array) -> pa.Array:
+        found, failed = projection.read(bytes_column(raw))
+        if failed:
+            raise failed[0][1]
+        arrays = [_array(found[f.name], f.type) for f in kind]
+        return pa.StructArray.from_arrays(arrays, fields=list(kind), mask=raw.is_null() if raw.null_count else None)
+
+    return read
+
+
+def _array(column: Column, kind: pa.DataType) -> pa.Array:
+    if isinstance(column, NumberColumn):
+        return pa.array(column.array, kind, mask=column.nulls)
+    assert isinstance(column, CodedColumn)
+    return pa.array(column.values, kind).take(pa.array(column.codes))
 
 
 def _objects(serde: Serde[Any], raw: pa.Array) -> list[Any]:
@@ -82,8 +114,9 @@ def _numbers(raw: pa.Array, layout: str, kind: pa.DataType) -> pa.Array:
     wrong = pc.any(pc.not_equal(pc.binary_length(raw), size)).as_py()
     if wrong:
         raise ValueError(f"not every value has the {size} bytes of a number")
-    filled = raw.fill_null(b"\x00" * size) if raw.null_count else raw
-    numbers = np.frombuffer(b"".join(filled.to_pylist()), layout).astype(np.dtype(layout).newbyteorder("="))
+    column = bytes_column(raw.fill_null(b"\x00" * size) if raw.null_count else raw)
+    data = memoryview(column.data)[int(column.offsets[0]) : int(column.offsets[-1])]
+    numbers = np.frombuffer(data, layout).astype(np.dtype(layout).newbyteorder("="))
     return pa.array(numbers, kind, mask=np.asarray(raw.is_null()) if raw.null_count else None)
 
 

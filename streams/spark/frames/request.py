@@ -21,10 +21,12 @@ from penstock.state.rocksdb.scratch import open_scratch
 from penstock.state.serdes.serde import Serde, serde_of
 from penstock.state.snapshots.repository import open_repository
 from penstock.state.stores.store import Puts, StateBackend, StoreSpec, StoreWrites
+from penstock.streams.batch.cluster import ClusterAddress
 from penstock.streams.batch.compact_executor import CompactTarget, to_entries
+from penstock.streams.batch.reading import binary, read_range
 from penstock.streams.batch.shipping import ShippedTopology, ShippedValue
+from penstock.streams.kafka.native import choose
 from penstock.streams.ports.chunk import Chunk
-from penstock.streams.spark.frames.reading import binary, read_range
 from penstock.streams.spark.frames.store_columns import StoreColumns
 from penstock.streams.spark.frames.topic_columns import TopicColumns
 from penstock.topologies.graph.topology import Topology
@@ -191,7 +193,8 @@ Request = TopicRequest | ChangelogRequest | StoreRequest
 
 def read_chunks(cluster: ReaderConnection, tp: TopicPartition, start: int, stop: int) -> Iterator[Chunk]:
     """A range of a partition, as an executor reads it."""
-    return read_range(cluster.bootstrap_servers, cluster.client, cluster.group, tp, start, stop)
+    choose("auto")
+    return read_range(ClusterAddress(cluster.bootstrap_servers, cluster.client), cluster.group, tp, start, stop)
 
 
 def _logged(chunk: Chunk) -> pa.RecordBatch:

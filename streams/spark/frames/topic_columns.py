@@ -9,9 +9,9 @@ import pyarrow as pa
 
 from penstock.state.errors import SerdeError, SettingsError
 from penstock.state.serdes.serde import Serde
+from penstock.streams.batch.reading import binary
 from penstock.streams.ports.chunk import Chunk
 from penstock.streams.spark.frames.decoding import SerdeColumns, times
-from penstock.streams.spark.frames.reading import binary
 from penstock.streams.spark.frames.types import TIMESTAMP
 
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))

@@ -139,7 +139,7 @@ def test_a_job_that_dies_publishes_nothing_and_lost_records_are_refused(
     with open_cluster(connection, app_id) as cluster:
         plan = plan_compaction(last(app_id)(), app_id, cluster, repository, now_ms=1)
     # Every file is uploaded, and the driver dies before it publishes.
-    run_compaction(spark, connection.source(), repository, plan)
+    run_compaction(spark, connection, repository, plan)
     assert list((tmp_path / "snapshots").rglob("*.sst")) and not published(tmp_path, live)
     compact(last(app_id), application_id=app_id, connection=connection, repository=repository)
     assert ingested(tmp_path, live, "last") == expected
@@ -147,7 +147,7 @@ def test_a_job_that_dies_publishes_nothing_and_lost_records_are_refused(
     # Records vanish between the decision and the reading.
     live.delete_records(changelog, 40)
     with pytest.raises(EnvironmentFault, match="no longer in Kafka"):
-        run_compaction(spark, connection.source(), str(tmp_path / "other"), plan)
+        run_compaction(spark, connection, str(tmp_path / "other"), plan)
     assert not list((tmp_path / "other").rglob("manifest*"))
     # And before the decision: what was compacted earlier still helps, without it there is no whole store.
     with pytest.raises(IncompatibleError, match="no longer holds the whole store"):

@@ -120,7 +120,7 @@ def test_lost_records_fail_the_job_and_nothing_is_published(
     live.delete_records(live.topic("a"), 10)
     job = make_job(plan, ship(joined(app_id)), output, TaskOptions(), {}, None)
     with pytest.raises(EnvironmentFault, match="no longer in Kafka"):
-        run_replay(spark, connection.source(), plan, job)
+        run_replay(spark, connection, plan, job)
     with pytest.raises(IncompatibleError, match="begins at offset 10"):
         replay(joined(app_id), application_id=app_id, connection=connection, output=output)
     with pytest.raises(SettingsError, match="no finished replay"):

@@ -75,7 +75,7 @@ def test_a_replay_of_a_bootstrapped_task_gives_what_the_live_one_gave(tmp_path: 
         for offset, r in enumerate(records)
     )
     for place, _, topic, offset in rows:
-        task.feed(place, _row(topic, offset, log[topic][offset]))
+        task.feed_rows(place, _row(topic, offset, log[topic][offset]))
     task.end()
     task.close()
     assert task.values == live

@@ -69,7 +69,7 @@ def test_it_commits_only_after_the_records_that_wrote_a_watched_entry(tmp_path: 
     watch = Watch(entries=frozenset({("counts", b"k3"), ("kept", b"k3")}))
     task = Counted(job, topology(), task_id, tmp_path, watch)
     for first in (0, 170, 340):
-        task.feed(0, rows(first, first + 170))
+        task.feed_rows(0, rows(first, first + 170))
     seen = task.finish()
     wrote = [("in", 0, i) for i in range(510) if i % 50 == 3]
     assert [s.input for s in seen if s.name == "counts"] == wrote == [s.input for s in seen if s.name == "kept"]

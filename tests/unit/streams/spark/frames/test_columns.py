@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import penstock as ps
+from penstock.state import native
 from penstock.state.errors import SerdeError, SettingsError
 from penstock.state.serdes.partitioner import partition_for
 from penstock.state.serdes.serde import INT32, JSON, Serde, optional, serde_of
@@ -24,7 +25,6 @@ from penstock.streams.ports.chunk import Chunk
 from penstock.streams.spark.frames import store_columns
 from penstock.streams.spark.frames.decoding import SerdeColumns
 from penstock.streams.spark.frames.encoding import TopicEncoding, encode_rows
-from penstock.streams.spark.frames.reading import until
 from penstock.streams.spark.frames.store_columns import StoreColumns
 from penstock.streams.spark.frames.topic_columns import TopicColumns
 from penstock.streams.spark.frames.types import typed
@@ -47,6 +47,51 @@ class Order(msgspec.Struct, frozen=True):
 def decoded(serde: Serde[Any], values: list[Any]) -> list[list[Any]]:
     raw = pa.array([None if v is None else serde.serialize(v) for v in values], pa.binary())
     return [column.to_pylist() for column in SerdeColumns(serde, "value").decode(raw)]
+
+
+class Plain(msgspec.Struct, frozen=True):
+    name: str
+    n: int
+    x: float
+    ok: bool
+    note: str | None = None
+    count: int | None = 3
+
+
+plain = st.none() | st.builds(
+    Plain,
+    st.text(max_size=3),
+    st.integers(-(1 << 63), (1 << 63) - 1),
+    st.floats(allow_nan=False, allow_infinity=False),
+    st.booleans(),
+    st.none() | st.text(max_size=3),
+    st.none() | st.integers(-5, 5),
+)
+
+
+@pytest.mark.parametrize("choice", ["auto", "off"])
+@given(st.lists(plain, max_size=40), st.integers(0, 5))
+def test_plain_fields_read_as_columns_are_those_of_the_objects(
+    choice: native.Choice, rows: list[Plain | None], skipped: int
+) -> None:
+    serde = serde_of(Plain)
+    raw = pa.array([None if row is None else serde.serialize(row) for row in rows], pa.binary())[skipped:]
+    native.choose(choice)
+    try:
+        (column,) = SerdeColumns(serde, "value").decode(raw)
+    finally:
+        native.choose("auto")
+    assert column.to_pylist() == [None if row is None else msgspec.structs.asdict(row) for row in rows[skipped:]]
+    assert column.type == typed(Plain).type
+
+
+def test_an_object_that_is_not_of_the_type_is_named() -> None:
+    good = b'{"name":"a","n":1,"x":1,"ok":true}'
+    with pytest.raises(SerdeError, match=r"cannot read b'\{\}' \(place 1 of the batch\)"):
+        SerdeColumns(serde_of(Plain), "value").decode(pa.array([good, b"{}"], pa.binary()))
+    huge = b'{"name":"a","n":9223372036854775808,"x":1,"ok":true}'
+    with pytest.raises(SerdeError, match="9223372036854775808"):
+        SerdeColumns(serde_of(Plain), "value").decode(pa.array([good, huge], pa.binary()))
 
 
 numbers = st.lists(st.none() | st.integers(-(1 << 31), (1 << 31) - 1))
@@ -102,7 +147,7 @@ def test_what_is_not_asked_for_is_not_decoded() -> None:
         SettingsError, match="no column colour; the columns are: key, value, timestamp, partition, offset"
     ):
         TopicColumns(serde_of(str), serde_of(int), ["colour"])
-    assert len(until(chunk.in_columns(), 8)) == 1 and until(chunk, 7).keys == []
+    assert len(chunk.in_columns().before(8)) == 1 and chunk.before(7).keys == []
 
 
 def driver_stores(builder: ps.StreamsBuilder, records: list[tuple[str, str, int]]) -> Iterator[tuple[StoreSpec, Any]]:

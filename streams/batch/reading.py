@@ -1,35 +1,33 @@
-"""Ranges of topic partitions, read by the executor itself: exact, committed records only."""
+"""Ranges of topic partitions, read by the executor itself: exact, committed records only, as columns where the compiled
+part is there."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 import numpy as np
 import pyarrow as pa
 
 from penstock.state.errors import EnvironmentFault
 from penstock.state.log import TopicPartition
-from penstock.streams.kafka.client_config import consumer_config
-from penstock.streams.kafka.consumer import KafkaConsumer
+from penstock.streams.batch.cluster import ClusterAddress, open_consumer, retried
 from penstock.streams.ports.chunk import Chunk
-from penstock.topologies.operator_api.columns import BytesColumn
+from penstock.topologies.operator_api.columns import BytesColumn, CodedColumn, Column
 
 BATCH_ROWS = 20_000
 _POLL_S = 1.0
 _SILENCE_S = 120.0
 
 
-def read_range(
-    bootstrap_servers: str, client: Mapping[str, str], group: str, tp: TopicPartition, start: int, stop: int
-) -> Iterator[Chunk]:
+def read_range(address: ClusterAddress, group: str, tp: TopicPartition, start: int, stop: int) -> Iterator[Chunk]:
     """The records of ``[start, stop)`` in offset order. ``group`` is only a name: it is never joined. Raises
     ``EnvironmentFault`` if records of the range are gone, or the brokers do not answer."""
     if start >= stop:
         return
-    consumer = KafkaConsumer(consumer_config(bootstrap_servers, group, client))
+    consumer = open_consumer(address, group)
     try:
-        first, _ = consumer.watermarks(tp)
+        first, _ = retried(lambda: consumer.watermarks(tp))
         if first > start:
             raise EnvironmentFault(
                 f"{tp.topic} partition {tp.partition} begins at offset {first}, but {start} was requested: records "
@@ -45,7 +43,7 @@ def read_range(
                 if not past:
                     yield chunk
                     continue
-                if len(rest := until(chunk, stop)):
+                if len(rest := chunk.before(stop)):
                     yield rest
                 return
             if fetched.ends.get(tp, -1) >= stop:
@@ -59,27 +57,22 @@ def read_range(
         consumer.close()
 
 
-def until(chunk: Chunk, stop: int) -> Chunk:
-    """The chunk's records before an offset."""
-    count = int(np.searchsorted(np.asarray(chunk.offsets), stop))
-    headers = None if chunk.headers is None else chunk.headers[:count]
-    return Chunk(
-        chunk.topic,
-        chunk.partition,
-        chunk.offsets[:count],
-        chunk.keys[:count],
-        chunk.values[:count],
-        chunk.timestamps[:count],
-        headers,
-    )
-
-
-def binary(rows: list[bytes | None] | BytesColumn) -> pa.Array:
-    """A chunk's keys or values as they are; those of a native reader without a copy of each."""
+def binary(rows: list[bytes | None] | Column) -> pa.Array:
+    """Keys or values as they are; columns without a Python object for each."""
+    if isinstance(rows, CodedColumn):
+        return binary(rows.values).take(pa.array(rows.codes))
     if not isinstance(rows, BytesColumn):
-        return pa.array(rows, pa.binary())
+        return pa.array(rows if isinstance(rows, list) else rows.to_list(), pa.binary())
     nulls = None if rows.nulls is None else pa.array(~rows.nulls).buffers()[1]
     ends = pa.py_buffer(np.ascontiguousarray(rows.offsets, np.int64))
     return pa.LargeBinaryArray.from_buffers(pa.large_binary(), len(rows), [nulls, ends, pa.py_buffer(rows.data)]).cast(
         pa.binary()
     )
+
+
+def bytes_column(array: pa.Array) -> BytesColumn:
+    """Bytes of Arrow as a column, without a copy of them."""
+    nulls, ends, data = array.buffers()
+    offsets = np.frombuffer(ends or bytes(4), np.int32)[array.offset : array.offset + len(array) + 1].astype(np.int64)
+    mask = np.asarray(array.is_null()) if nulls is not None and array.null_count else None
+    return BytesColumn(memoryview(b"" if data is None else data).cast("B"), offsets, mask)

@@ -2,8 +2,9 @@
 
 ``Application`` gives topics, changelogs and stores as DataFrames with typed columns, of what is committed now, at a time or
 at a savepoint; ``register`` makes the same known as ``spark.read.format("penstock")``. ``write_topic`` writes a DataFrame
-to a topic, exactly once; ``lake_topic`` and ``lake_store`` write Iceberg tables; ``figures`` are aggregations over all of a
-topic. ``compact``, ``replay``, ``stream`` and ``verify`` are the commands of these names. It needs the extra ``spark``.
+to a topic, exactly once; ``write_initial_state`` makes DataFrames the state that a new application begins with;
+``lake_topic`` and ``lake_store`` write Iceberg tables; ``figures`` are aggregations over all of a topic. ``compact``,
+``replay``, ``stream`` and ``verify`` are the commands of these names. It needs the extra ``spark``.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from penstock.streams.spark import (
 from penstock.streams.spark.frames.application import Application
 from penstock.streams.spark.frames.source import FORMAT, register
 from penstock.streams.spark.frames.writing import WriteResult, write_topic
+from penstock.streams.spark.handover.initial_state import InitialState, write_initial_state
 from penstock.streams.spark.lake.tables import LakeResult, lake_store, lake_topic
 from penstock.streams.spark.session import spark_session
 from penstock.streams.spark.streaming.output_hook import MicroBatch
@@ -34,6 +36,7 @@ __all__ = [
     "Connection",
     "figures",
     "FORMAT",
+    "InitialState",
     "lake_store",
     "lake_topic",
     "LakeResult",
@@ -47,6 +50,7 @@ __all__ = [
     "Streamed",
     "verify",
     "VerifyResult",
+    "write_initial_state",
     "write_topic",
     "WriteResult",
 ]

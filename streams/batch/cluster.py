@@ -177,15 +177,17 @@ def open_consumer(
     )
 
 
-def open_transactional(address: ClusterAddress, transactional_id: str, *, timeout_ms: int) -> LogProducer:
-    """A producer that becomes the owner of this id when it initializes its transactions."""
+def open_transactional(
+    address: ClusterAddress, transactional_id: str, *, timeout_ms: int, bulk: bool = False
+) -> LogProducer:
+    """A producer that becomes the owner of this id when it initializes its transactions. ``bulk``: for many records."""
     config = producer_config(
         address.bootstrap_servers,
         address.client,
         transactional_id=transactional_id,
         transaction_timeout_ms=timeout_ms,
     )
-    return KafkaProducer(config, native="off")
+    return KafkaProducer(config, native="auto" if bulk else "off")
 
 
 def offsets_at_time(

@@ -12,9 +12,9 @@ generation. A fixed worker looks for members of the group only after it has open
 opens them again.
 
 A mark may also say that nobody is to run the application: it goes on under another id (``moving_to``, then ``moved_to``), or
-its state is being made (``made_from``). A worker reads the marks after it has joined its group, and a job looks for members
-after it has set them. So of the two at least one sees the other, and a worker that was frozen meanwhile, and joins again,
-is refused.
+its state is being made (``made_from``, ``UNFINISHED``). A worker reads the marks after it has joined its group, and a job
+looks for members after it has set them. So of the two at least one sees the other, and a worker that was frozen meanwhile,
+and joins again, is refused.
 """
 
 from __future__ import annotations
@@ -36,8 +36,10 @@ from penstock.streams.ports.log import (
 RUN_FIXED = "run fixed"
 FENCED = "fenced"
 BOOTSTRAPPED = "bootstrapped"
+UNFINISHED = "initial state unfinished"
 """The values of a mark: fixed workers have run the partition; since then the group has fenced them; only jobs that build
-its initial state have run it, without its outputs."""
+its initial state have run it, without its outputs; such a job has perhaps written the state of some partitions, and not of
+all."""
 
 
 Marks = Mapping[TopicPartition, OffsetAndMetadata | None]
@@ -75,6 +77,11 @@ def refuse_moved(marks: Marks, known: Collection[str] = ()) -> None:
             raise SettingsError(
                 f"the application's state is being made from that of {text.removeprefix(_MADE)}, and is not whole: wait for "
                 "the command penstock rescale, or repeat it"
+            )
+        if text == UNFINISHED:
+            raise SettingsError(
+                "the job that writes the application's initial state has not ended, so some tasks have their state and "
+                "others none; run it again with the same frames, or give up: penstock reset"
             )
 
 

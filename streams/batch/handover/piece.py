@@ -84,14 +84,14 @@ def run_piece(job: PieceJob, piece: Piece) -> PieceReport:
         if piece.records <= SMALL_RECORDS:
             settings = dataclasses.replace(settings, commit_interval_ms=SMALL_INTERVAL_MS)
         bounds = WorkBounds(frozenset(piece.subtopologies), piece.stops, job.outputs)
-        worker = Worker(topology, settings, partitions=[piece.partition], bounds=bounds, on_step=_step)
+        worker = Worker(topology, settings, partitions=[piece.partition], bounds=bounds, on_step=step)
         worker.run()
         assert worker.runtime is not None
         snapshots: list[Manifest] = []
         if job.repository is not None:
-            _step(SNAPSHOTS[0])
+            step(SNAPSHOTS[0])
             snapshots = _snapshots(job.repository, topology, settings, piece)
-            _step(SNAPSHOTS[1])
+            step(SNAPSHOTS[1])
         spans = _spans(topology, settings, piece) if job.spans else {}
     return PieceReport(piece, worker.runtime.records, tuple(snapshots), worker.runtime.shutdown_requested, spans)
 
@@ -115,9 +115,10 @@ def executor_settings(settings: WorkerSettings, folder: str) -> WorkerSettings:
     )
 
 
-def _step(step: CommitStep | str) -> None:
+def step(reached: CommitStep | str) -> None:
+    """Tell ``on_step``."""
     if on_step is not None:
-        on_step(step)
+        on_step(reached)
 
 
 def _snapshots(repository: str, topology: Topology, settings: WorkerSettings, piece: Piece) -> list[Manifest]:

@@ -117,8 +117,8 @@ def kept_away(
     that would disturb others. ``inputs``: all of its input partitions.
     ``bootstraps``: the block builds initial state, and notes so; called with what was noted before, when no commit of an
     earlier process can follow, it raises if that must not be. ``stop_marks``: the marks by which this job stops the
-    application for good (``refuse_moved``); they stay where they are set. Raises ``SettingsError`` if workers, or another
-    job, hold its tasks, and where another job has stopped it."""
+    application (``refuse_moved``); they stay where an earlier run has set them. Raises ``SettingsError`` if workers, or
+    another job, hold its tasks, and where another job has stopped it."""
     address = ClusterAddress(settings.bootstrap_servers, {**settings.common, **settings.consumer})
     admin = open_admin(ClusterAddress(settings.bootstrap_servers, dict(settings.common)))
     _wait_for_nobody(admin, settings.application_id)

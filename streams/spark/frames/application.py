@@ -24,6 +24,7 @@ from penstock.streams.batch.cluster import Cluster, open_cluster
 from penstock.streams.batch.compact_executor import CompactTarget, StoreForm
 from penstock.streams.batch.compaction_plan import plan_compaction
 from penstock.streams.batch.places import absolute
+from penstock.streams.batch.points import Point
 from penstock.streams.batch.replay_plan import SAVEPOINT
 from penstock.streams.batch.savepoint import Savepoint, SavepointRepository
 from penstock.streams.batch.shipping import TopologyRef
@@ -42,8 +43,10 @@ from penstock.streams.spark.frames.request import (
 )
 from penstock.streams.spark.frames.source import FORMAT, register
 from penstock.streams.spark.frames.writing import WriteResult, write_topic
+from penstock.streams.spark.handover.initial_state import InitialState, write_initial_state
 from penstock.streams.spark.shipping import ship, ship_value
 from penstock.streams.topology_loading import load_topology
+from penstock.streams.worker.settings import WorkerSettings
 
 ReadPoint = datetime | Mapping[int, int] | str | None
 """A place in a topic: a time (the first record of this time or later), an offset for each partition, ``committed``
@@ -110,6 +113,19 @@ class Application:
             key=key,
             value=value,
         )
+
+    def write_initial_state(
+        self, frames: Mapping[str, DataFrame], *, begin: Point, settings: WorkerSettings | None = None
+    ) -> InitialState:
+        """``handover.initial_state.write_initial_state`` for this application. ``settings``: of its workers, where more
+        than the application says matters, such as ``replication_factor``."""
+        own = WorkerSettings(
+            application_id=self.application_id,
+            bootstrap_servers=self.connection.bootstrap_servers,
+            common=dict(self.connection.client),
+            guarantee="exactly_once",
+        )
+        return write_initial_state(self.topology, settings or own, frames, begin=begin, repository=self.repository)
 
     def savepoint(self, name: str = "latest") -> Savepoint:
         """A savepoint of the repository: its positions and snapshots. Raises ``SettingsError``."""

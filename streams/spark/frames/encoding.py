@@ -60,17 +60,17 @@ def encode_rows(form: TopicEncoding, batches: Iterable[pa.RecordBatch]) -> Itera
     """Rows with ``key``, ``value``, and perhaps ``timestamp``, ``headers``, ``window_start`` and ``window_end``, as records.
     Raises ``SerdeError`` naming the first row that does not fit."""
     key_serde, value_serde = form.serdes()
-    write_key, write_value = _writer(key_serde, "key"), _writer(value_serde, "value")
+    write_key, write_value = cell_writer(key_serde, "key"), cell_writer(value_serde, "value")
     for batch in batches:
         columns = {name: batch.column(name).to_pylist() for name in batch.schema.names}
         count = batch.num_rows
         keys = columns["key"]
         if isinstance(key_serde, WindowedSerde):
-            ends = (map(_ms, columns[name]) for name in (WINDOW_START, WINDOW_END))
+            ends = (map(stamp_ms, columns[name]) for name in (WINDOW_START, WINDOW_END))
             keys = [Windowed(k, start or 0, end or 0) for k, start, end in zip(keys, *ends, strict=True)]
         coded = [None if k is None else write_key(k) for k in keys]
         values = [None if v is None else write_value(v) for v in columns["value"]]
-        stamps = [form.now_ms if t is None else _ms(t) for t in columns.get("timestamp", [None] * count)]
+        stamps = [form.now_ms if t is None else stamp_ms(t) for t in columns.get("timestamp", [None] * count)]
         inner = key_serde.inner if isinstance(key_serde, WindowedSerde) else None
         chosen_by = coded if inner is None else [inner.serialize(w.key) for w in keys]
         places = [_place(k, v, form.partitions) for k, v in zip(chosen_by, values, strict=True)]
@@ -85,12 +85,13 @@ def _place(key: bytes | None, value: bytes | None, partitions: int) -> int:
     return zlib.crc32(value or b"") % partitions if key is None else partition_for(key, partitions)
 
 
-def _ms(at: datetime | None) -> int | None:
+def stamp_ms(at: datetime | None) -> int | None:
+    """Milliseconds of a timestamp."""
     return None if at is None else round(at.timestamp() * 1000)
 
 
-def _writer(serde: Serde[Any], column: str) -> Callable[[Any], bytes]:
-    """Writes a cell. A typed value is built from the cell's fields first, which checks them."""
+def cell_writer(serde: Serde[Any], column: str) -> Callable[[Any], bytes]:
+    """Write cells of a column. A typed value is built from the cell's fields first, which checks them."""
     like = serde.declared
 
     def write(cell: Any) -> bytes:

@@ -16,7 +16,7 @@ from penstock.streams.batch.handover.bootstrap_plan import (
     unequal_counts,
 )
 from penstock.streams.ports.log import OffsetAndMetadata
-from penstock.streams.runtime.fixed_fence import BOOTSTRAPPED, FENCED, RUN_FIXED
+from penstock.streams.runtime.fixed_fence import BOOTSTRAPPED, FENCED, RUN_FIXED, UNFINISHED, refuse_moved
 from penstock.streams.task.commit_metadata import CommitMetadata
 from penstock.streams.testing.memory_sink import MemorySink
 from penstock.topologies.dsl.builder import StreamsBuilder
@@ -98,3 +98,11 @@ def test_inputs_whose_beginnings_are_gone_are_named_until_they_are_read() -> Non
     (caution,) = begin_cautions([IN, OTHER], {}, ends)
     assert caution.startswith("in no longer begins at offset 0 but at [0] 12")
     assert begin_cautions([IN, OTHER], {IN: at(40)}, ends) == []
+
+
+def test_a_part_of_an_initial_state_is_no_state() -> None:
+    refuse_moved(marked(BOOTSTRAPPED))
+    refuse_moved({IN: None})
+    refuse_moved(marked(UNFINISHED), (UNFINISHED,))
+    with pytest.raises(SettingsError, match="has not ended"):
+        refuse_moved(marked(UNFINISHED))

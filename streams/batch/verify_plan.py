@@ -56,7 +56,8 @@ class Difference:
 @dataclasses.dataclass(frozen=True)
 class Comparison:
     """One topic or store. ``differences`` counts rows. ``allowed``: rows that differ only because work was repeated, as
-    at-least-once permits."""
+    at-least-once permits. By ``key sequence`` only keys that one task writes are compared: the order of the others is not
+    known, and they are counted (``bag``)."""
 
     kind: Literal["topic", "store"]
     name: str
@@ -66,6 +67,11 @@ class Comparison:
     differences: int
     first: Difference | None
     allowed: int = 0
+
+    @property
+    def idle(self) -> bool:
+        """Whether it has compared nothing, since several tasks write each key."""
+        return self.mode == "key sequence" and not (self.stream_rows or self.batch_rows)
 
 
 @dataclasses.dataclass(frozen=True)

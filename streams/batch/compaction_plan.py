@@ -38,6 +38,8 @@ At = Literal["committed", "end"]
 KEEP_SAVEPOINTS = 3
 _QUIET_ATTEMPTS = 10
 _QUIET_EVERY_S = 0.2
+_MARKERS_WAIT_S = 30.0
+_MARKERS_TURN_S = 0.05
 _FRESH_PERCENT = 45
 """A snapshot of the same offset is kept while it is younger than this part of ``delete.retention.ms``. After that it
 is written again, so that its age, by which deletions are judged, starts from zero."""
@@ -124,7 +126,8 @@ def plan_compaction(
                 "compact to the changelogs' ends (--at end)"
             )
         for spec in specs:
-            facts = cluster.changelog_facts(changelog_topic(application_id, spec), partitions)
+            ends = {p: _committed_end(spec, p, committed) or 0 for p in partitions}
+            facts = _covering(cluster, changelog_topic(application_id, spec), ends)
             for p in partitions:
                 cluster_id = facts[p].cluster_id
                 mine = {tp: c for tp, c in committed.items() if tp.partition == p}
@@ -177,6 +180,28 @@ def _input_topics(topology: Topology, sub: Subtopology, application_id: str) -> 
     return [topology.source(n).topic_name(application_id) for n in sub.sources]
 
 
+def _committed_end(spec: StoreSpec, partition: int, committed: Mapping[TopicPartition, CommittedInput]) -> int | None:
+    """Where the store's changelog stood at the commit; ``None`` if the commit does not say it."""
+    if spec.source_topic is not None:
+        own = committed.get(TopicPartition(spec.source_topic, partition))
+        return None if own is None else own.offset
+    mine = [c.metadata.changelogs for tp, c in committed.items() if tp.partition == partition]
+    return max((noted[spec.name] for noted in mine if spec.name in noted), default=None)
+
+
+def _covering(cluster: Cluster, topic: str, ends: Mapping[int, int]) -> dict[int, ChangelogFacts]:
+    """A changelog's facts, when it is seen up to ``ends``, by partition: positions can be committed before the markers of
+    their transaction are in the changelog. One that has lost records will not be, so without a transaction that is open
+    nothing is waited for."""
+    until_s = time.monotonic() + _MARKERS_WAIT_S
+    while True:
+        pending = cluster.open_transactions(cluster.ends(TopicPartition(topic, p) for p in ends))
+        facts = cluster.changelog_facts(topic, sorted(ends))
+        if not pending or all(facts[p].end_offset >= end for p, end in ends.items()) or time.monotonic() > until_s:
+            return facts
+        time.sleep(_MARKERS_TURN_S)
+
+
 def _target(
     application_id: str,
     spec: StoreSpec,
@@ -189,15 +214,11 @@ def _target(
     """The store partition and its end offset, and whether that is exactly the commit."""
     end, known = facts.end_offset, False
     if at == "committed":
-        if spec.source_topic is not None:
-            own = committed.get(TopicPartition(spec.source_topic, partition))
-            known = own is not None or facts.end_offset == 0
-            end = own.offset if own is not None else facts.end_offset
-        else:
-            ends = [c.metadata.changelogs[spec.name] for c in committed.values() if spec.name in c.metadata.changelogs]
-            known = bool(ends) or facts.end_offset == 0
-            end = max(ends, default=facts.end_offset)
-            facts = dataclasses.replace(facts, committed_end=end if ends else None)
+        stands = _committed_end(spec, partition, committed)
+        known = stands is not None or facts.end_offset == 0
+        end = facts.end_offset if stands is None else stands
+        if spec.source_topic is None:
+            facts = dataclasses.replace(facts, committed_end=stands)
     if end > facts.end_offset:
         raise IncompatibleError(
             f"{facts.topic} partition {partition} ends at {facts.end_offset}, before the committed position {end}: it has "

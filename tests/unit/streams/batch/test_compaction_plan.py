@@ -140,6 +140,34 @@ class Uncommitted(MemoryConsumer):
         return first, end + 1
 
 
+class Lagging(MemoryConsumer):
+    """Sees nothing of the changelog at first: the markers of the last transaction are not there yet."""
+
+    looks = 0
+
+    def watermarks(self, partition: TopicPartition) -> tuple[int, int]:
+        first, end = super().watermarks(partition)
+        if partition.topic.endswith("-changelog"):
+            self.looks += 1
+            return (first, 0) if self.looks <= 4 else (first, end)
+        return first, end
+
+
+def test_a_commit_whose_markers_are_not_in_the_changelog_yet_is_waited_for(tmp_path: Path) -> None:
+    world = ran(counted(), 10)
+    seen = Lagging(world.log, APP)
+    cluster = Cluster(seen, MemoryAdmin(world.log), MemoryConsumer(world.log, APP))
+    plan = plan_compaction(counted(), APP, cluster, str(tmp_path), now_ms=NOW_MS)
+    assert plan.savepoint is not None and all(0 < t.end <= t.facts.end_offset for t in plan.targets)
+    assert seen.looks == 6
+
+    # A changelog that is shorter for good is refused at once.
+    gone = Lagging(world.log, APP)
+    with pytest.raises(IncompatibleError, match="it has lost records"):
+        plan_compaction(counted(), APP, Cluster(gone, MemoryAdmin(world.log)), str(tmp_path), now_ms=NOW_MS)
+    assert gone.looks < 4
+
+
 @pytest.mark.parametrize("writing", [False, True])
 def test_a_savepoint_knows_how_far_the_outputs_had_come_and_whether_exactly(
     tmp_path: Path, writing: bool, monkeypatch: pytest.MonkeyPatch

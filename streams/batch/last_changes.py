@@ -59,7 +59,7 @@ class LastChanges:
             self._spill()
 
     def sorted(self) -> Iterator[LastChange]:
-        """Each key once, ascending. Call it once, after the last ``put``."""
+        """Each key once, ascending. Call it after the last ``put``, as often as it is needed."""
         if not self._files:
             yield from self._in_memory()
             return

@@ -36,9 +36,7 @@ class ChecksummedFormat(Generic[T]):
         except _UNREADABLE as exc:
             raise ValueError(f"it is not a {self.name} ({exc})") from exc
         if document.version != self.version:
-            raise ValueError(
-                f"it has version {document.version}, and this release reads version {self.version} only"
-            )
+            raise ValueError(f"it has version {document.version}, and this release reads version {self.version} only")
         body = bytes(getattr(document, self.name))
         if (found := hashlib.sha256(body).hexdigest()) != document.sha256:
             raise ValueError(f"its checksum is {found} where {document.sha256} was written")

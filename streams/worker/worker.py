@@ -54,8 +54,8 @@ from penstock.streams.worker.broker_wait import BrokerWait, StoppedError
 from penstock.streams.worker.failpoint_actions import arm_from
 from penstock.streams.worker.fixed_worker_lock import (
     FixedWorkerPresence,
-    check_no_fixed_workers,
     check_may_run_fixed,
+    check_no_fixed_workers,
     check_no_group_members,
     presence_group,
 )

@@ -83,8 +83,8 @@ class Hold:
         return self._lost or self._presence.lost
 
     def check(self) -> None:
-        """Raises ``TaskMigratedError`` if it was lost, and ``SettingsError`` if another job or a worker with fixed partitions
-        has joined, and does not leave when it sees this job."""
+        """Raises ``TaskMigratedError`` if it was lost, and ``SettingsError`` if another job or a worker with fixed
+        partitions has joined, and does not leave when it sees this job."""
         self._look()
         if self.lost:
             raise TaskMigratedError(

@@ -11,6 +11,7 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import partial, reduce
 
 import msgspec
@@ -18,7 +19,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from penstock.state.errors import SettingsError
+from penstock.state.errors import PenstockError, SettingsError
 from penstock.state.log import TopicPartition
 from penstock.state.snapshots.repository import open_repository
 from penstock.streams.batch.cluster import ClusterAddress, open_cluster
@@ -97,8 +98,15 @@ def write_initial_state(
     with kept_away(settings, inputs, bootstraps=guard, stop_marks=(UNFINISHED,)) as held:
         held.mark(UNFINISHED)
         rows = _rows(frames, handover, layout, job)
-        with translated("the initial state"):
-            found = mapped(rows, partial(write_state, job), REPORT_SCHEMA).collect()
+        try:
+            with translated("the initial state"):
+                found = mapped(rows, partial(write_state, job), REPORT_SCHEMA).collect()
+        except PenstockError:
+            # Spark kills the other tasks in the middle of their transactions, which readers of the changelogs and of the
+            # positions would wait for.
+            with suppress(PenstockError):
+                held.end_transactions()
+            raise
         reports = [msgspec.json.decode(r["report"], type=StateReport) for r in found]
         assert len(reports) == max(layout.tasks), (
             f"Spark gave {len(reports)} reports for {max(layout.tasks)} partitions"

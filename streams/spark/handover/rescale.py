@@ -319,7 +319,7 @@ class _Rescale:
             if self._committed(cluster) != checked:
                 raise SettingsError(f"a worker of {self._old.application_id} ran meanwhile; run this again")
 
-    def _watched(self, spark: SparkSession, what: str) -> contextlib.AbstractContextManager[None]:
+    def _watched(self, spark: SparkSession, what: str) -> contextlib.AbstractContextManager[object]:
         return watched(spark, f"{what} of the stores of {self._old.application_id}", self._progress)
 
     @contextlib.contextmanager

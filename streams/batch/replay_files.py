@@ -30,7 +30,7 @@ ANY_PARTITION = -1
 _ROWS_PER_GROUP = 50_000
 _LONG_BYTES = 8
 _LONGEST = 1 << 31
-"""A stop behind every value: without one, Arrow reckons a size that does not fit into 64 bits."""
+"""A stop behind every value: without one, Arrow expects a size that does not fit into 64 bits."""
 _NEVER = -(1 << 62)
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 OUTPUT_SCHEMA = pa.schema(

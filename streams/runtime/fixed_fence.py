@@ -158,7 +158,7 @@ def maybe_run_fixed(marks: Marks) -> set[TopicPartition]:
 def fence_fixed(
     partitions: Iterable[TopicPartition], open_producer: Callable[[int], LogProducer], timeout_s: float
 ) -> None:
-    """End the transactions that whoever ran these partitions fixed has left open, and refuse what it sends later.
+    """End the transactions that workers with these fixed partitions have left open, and refuse what they send later.
     ``open_producer`` creates a producer with the id of a fixed partition."""
     for partition in sorted({tp.partition for tp in partitions}):
         producer = open_producer(partition)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 import time
 from pathlib import Path
@@ -42,6 +43,7 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--repetitions", type=int, default=3, help="of each workload (default: %(default)s)")
     parser.add_argument("--part", type=float, default=1.0, help="of the benchmark's records (default: %(default)s)")
     parser.add_argument("--threshold", type=float, default=THRESHOLD, help="growth that fails (default: %(default)s)")
+    parser.add_argument("--processor", type=int, help="run all on this one, the broker too: costs then vary less")
     parser.add_argument("--update", action="store_true", help="store what is measured now, and pass")
     add_common(parser)
     return parser.parse_args(argv)
@@ -106,6 +108,8 @@ def table(found: dict[str, Costs], findings: list[Finding]) -> str:
 def main(argv: list[str] | None = None) -> int:
     """Measure and compare, or store."""
     options = arguments(argv)
+    if options.processor is not None:
+        os.sched_setaffinity(0, {options.processor})
     path = BASELINES / f"{kind()}.json"
     kept = json.loads(path.read_text()) if path.exists() else {"workloads": {}}
     if not options.update and (absent := missing(kept, options.workloads)):

@@ -7,7 +7,7 @@ import pytest
 import penstock as ps
 from penstock.state.log import Record
 from penstock.streams.task.task_options import TaskOptions
-from penstock.streams.task.task_watermarks import HEADER
+from penstock.streams.task.task_watermarks import HEADER, WatermarkMark, mark_of
 
 RECORDS = 12_000
 BETWEEN = "test-in-group-by-repartition"
@@ -51,3 +51,26 @@ def test_a_shorter_hold_and_a_longer_interval_choose_between_time_and_space() ->
     assert RECORDS // 3 <= often <= RECORDS
     thinner, _ = counted(100, 4, 1000, interval="10s")
     assert thinner <= 16 * (RECORDS / 4 / 100 / 10 + 1)
+
+
+def test_a_source_that_becomes_idle_lets_go_what_was_held_back() -> None:
+    b = ps.StreamsBuilder("idle", value=str)
+    stream = b.stream("in", watermark=ps.bounded_out_of_orderness("5s", idle="10s"))
+    stream.group_by(lambda key, value: value).windowed_by(ps.tumbling("1m", grace=0)).count(
+        name="n", emission="on_close"
+    )
+    with ps.TopologyTestDriver(b.build(), partitions=1, auto_commit=False) as driver:
+        driver.pipe_sequence([("in", Record("k", "g", i * 1000)) for i in range(311)])
+        driver.commit()
+        held = marks_in(driver)[-1]
+        assert held.watermark_ms < 310_000 - 5_000 - 1 and not held.idle
+        for _ in range(3):
+            driver.advance_wall_time(10_000)
+        driver.commit()
+        let_go = marks_in(driver)[-1]
+        assert (let_go.watermark_ms, let_go.idle) == (310_000 - 5_000 - 1, True)
+
+
+def marks_in(driver: ps.TopologyTestDriver) -> list[WatermarkMark]:
+    """The watermark records of the repartition topic."""
+    return [mark for row in driver.read_raw(BETWEEN) if (mark := mark_of(row.headers)) is not None]

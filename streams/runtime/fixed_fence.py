@@ -161,57 +161,85 @@ def fence_fixed(
     """End the transactions that workers with these fixed partitions have left open, and refuse what they send later.
     ``open_producer`` creates a producer with the id of a fixed partition."""
     for partition in sorted({tp.partition for tp in partitions}):
-        producer = open_producer(partition)
-        try:
-            producer.init_transactions(timeout_s)
-        finally:
-            producer.close()
+        _opened(open_producer, partition, timeout_s).close()
+
+
+def _opened(open_producer: Callable[[int], LogProducer], partition: int, timeout_s: float) -> LogProducer:
+    producer = open_producer(partition)
+    try:
+        producer.init_transactions(timeout_s)
+    except BaseException:
+        producer.close()
+        raise
+    return producer
 
 
 class FixedFence:
-    """For a worker of the group: refuses commits of workers that ran its partitions fixed. ``partitions``: all inputs
-    of the application; ``open_consumer`` creates a consumer in the group of fixed workers; ``open_producer``: see
-    ``fence_fixed``."""
+    """For a worker of the group: refuses commits of workers that ran its partitions fixed, and notes that it has done so.
+
+    A job may set a mark of its own while this worker is frozen between two of these steps; the note must not replace it.
+    So this worker opens the ids, then looks for jobs, then reads the marks again, and writes the note in transactions of
+    the ids. A job joins the group of fixed workers, then opens the ids that have a mark, then sets its own. If it opened
+    them after this worker, the note is refused. If it opened them before, this worker sees the job or its mark.
+
+    ``partitions``: all inputs of the application; ``group``: that of fixed workers, in which ``open_consumer`` creates a
+    consumer; ``open_producer``: see ``fence_fixed``; ``look`` raises if the group has members."""
 
     def __init__(
         self,
         partitions: Sequence[TopicPartition],
+        group: str,
         open_consumer: Callable[[], LogConsumer],
         open_producer: Callable[[int], LogProducer],
+        look: Callable[[], None],
         timeout_s: float,
     ) -> None:
         self._partitions = partitions
+        self._group = group
         self._open_consumer = open_consumer
         self._open_producer = open_producer
+        self._look = look
         self._timeout_s = timeout_s
         self._marked: set[TopicPartition] = set()
 
     def on_joined(self, given: Sequence[TopicPartition], afresh: bool) -> None:
         """These partitions were assigned, and their positions are not read yet. ``afresh``: this worker was not a
         member before. While the group has members no fixed worker starts, so marks are checked only then. Raises
-        ``SettingsError`` as ``refuse_moved`` does."""
+        ``SettingsError`` as ``look`` and ``refuse_moved`` do."""
         if afresh:
-            marks = self._read_marks()
-            refuse_moved(marks)
-            self._marked = maybe_run_fixed(marks)
+            self._look()
+            self._marked = self._read_marked()
         mine = {tp.partition for tp in given}
         due = {tp for tp in self._marked if tp.partition in mine}
         if not due:
             return
-        fence_fixed(due, self._open_producer, self._timeout_s)
+        producers: dict[int, LogProducer] = {}
+        try:
+            for partition in sorted({tp.partition for tp in due}):
+                producers[partition] = _opened(self._open_producer, partition, self._timeout_s)
+            self._look()
+            still = self._read_marked()
+            for partition, producer in producers.items():
+                self._note(producer, [tp for tp in sorted(due & still) if tp.partition == partition])
+        finally:
+            for producer in producers.values():
+                producer.close()
         self._marked -= due
-        consumer = self._open_consumer()
-        try:
-            with suppress(
-                PenstockError
-            ):  # a fixed worker is still a member there: the next one to join fences it again
-                consumer.commit({tp: OffsetAndMetadata(0, FENCED) for tp in sorted(due)})
-        finally:
-            consumer.close()
 
-    def _read_marks(self) -> Marks:
+    def _note(self, producer: LogProducer, fenced: Sequence[TopicPartition]) -> None:
+        """If it is not written, the next one to join fences them again."""
+        if not fenced:
+            return
+        with suppress(PenstockError):
+            producer.begin()
+            producer.send_offsets({tp: OffsetAndMetadata(0, FENCED) for tp in fenced}, self._group, self._timeout_s)
+            producer.commit(self._timeout_s)
+
+    def _read_marked(self) -> set[TopicPartition]:
         consumer = self._open_consumer()
         try:
-            return consumer.committed(self._partitions)
+            marks = consumer.committed(self._partitions)
         finally:
             consumer.close()
+        refuse_moved(marks)
+        return maybe_run_fixed(marks)

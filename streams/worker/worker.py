@@ -433,10 +433,14 @@ class Worker:
     def _when_joined(self, owner: str, layout: TopicLayout) -> Callable[[Sequence[TopicPartition], bool], None]:
         """The steps of a worker of the group before it takes partitions."""
         s = self.settings
+        group = presence_group(s.application_id)
         fence = FixedFence(
             self._inputs(layout),
-            lambda: self._log.reader(presence_group(s.application_id)),
+            group,
+            lambda: self._log.reader(group),
             lambda p: self._log.producer(fixed_id(s.application_id, p)),
+            # A client of its own: one that lost its coordinator together with the brokers may not find it for a while.
+            lambda: check_no_fixed_workers(self._log.admin(), s.application_id),
             s.transaction_timeout_ms * 3 / 1000,
         )
         abandoned = abandoned_transactions(
@@ -444,10 +448,6 @@ class Worker:
         )
 
         def joined(given: Sequence[TopicPartition], afresh: bool) -> None:
-            if afresh:
-                # A client of its own: one that lost its coordinator together with the brokers may not find it for a
-                # while.
-                check_no_fixed_workers(self._log.admin(), s.application_id)
             fence.on_joined(given, afresh)
             if owner:
                 abandoned.on_joined(given)

@@ -259,7 +259,7 @@ class Node:
     def _on_joined(
         self, inputs: list[TopicPartition], clock: SimClock
     ) -> Callable[[Sequence[TopicPartition], bool], None]:
-        fixed = FixedFence(inputs, self._marks, self._fixed_producer, 30)
+        fixed = FixedFence(inputs, presence_group(APP), self._marks, self._fixed_producer, lambda: None, 30)
         names = self.world.guarantee == "exactly_once" and self.world.named
         abandoned = abandoned_transactions(self.world.log, APP, self.name, inputs, clock.monotonic_s, self.events)
 

@@ -13,7 +13,10 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 from penstock.state.errors import SettingsError
 from penstock.state.log import TopicPartition
 from penstock.streams.batch.handover.worker_exclusion import kept_away
+from penstock.streams.kafka.client_config import consumer_config
+from penstock.streams.kafka.consumer import KafkaConsumer
 from penstock.streams.runtime.commit_protocol import Guarantee
+from penstock.streams.runtime.fixed_fence import FENCED
 from penstock.streams.worker.fixed_worker_lock import presence_group
 from penstock.streams.worker.worker import Worker
 from tests.integration.worker.application import PARTITIONS, SESSION_TIMEOUT_MS, Application, until
@@ -110,6 +113,7 @@ def test_fixed_worker_ends_when_it_wakes_up_beside_the_group(kafka: str, tmp_pat
         with app.process("second") as second:
             app.add_lines(100)
             app.wait()
+            assert marks(app) == {FENCED}
             first.signal(signal.SIGCONT)
             app.feed("the fixed worker ends", lambda: not first.alive)
             assert first.wait() == 1
@@ -144,6 +148,16 @@ def test_fixed_worker_ends_when_it_wakes_up_beside_a_job(kafka: str, tmp_path: P
             assert "a job in Spark does the work" in first.said
     Worker(app.topology, settings, partitions=[0]).start().stop()
     app.assert_exact()
+
+
+def marks(app: Application) -> set[str]:
+    """What the group of fixed workers says of the application's input."""
+    consumer = KafkaConsumer(consumer_config(app.bootstrap_servers, presence_group(app.name), {}))
+    try:
+        found = consumer.committed([TopicPartition(app.source, p) for p in range(PARTITIONS)])
+    finally:
+        consumer.close()
+    return {"none" if mark is None else mark.metadata for mark in found.values()}
 
 
 def configure(kafka: str, topic: str, name: str, value: str) -> None:

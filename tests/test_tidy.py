@@ -104,6 +104,13 @@ def broken_texts(text: str) -> Iterator[str]:
             yield f"line {number}: {line.strip()} is a piece of a text; wrap the whole text again"
 
 
+def patched_clocks(text: str) -> Iterator[str]:
+    """Tests that replace a function of ``time`` for the whole process, threads that other tests have left included."""
+    for number, line in enumerate(text.splitlines(), 1):
+        if re.search(r"""setattr\((time,|["'][\w.]*\.time\.)""", line):
+            yield f"line {number}: import the function by its name where it is used, and replace that name"
+
+
 RULES: list[Callable[[str], Iterator[str]]] = [
     too_long,
     missing_docstring,
@@ -111,6 +118,7 @@ RULES: list[Callable[[str], Iterator[str]]] = [
     history,
     bare_exemptions,
     broken_texts,
+    patched_clocks,
 ]
 
 
@@ -138,6 +146,8 @@ PLANTED = [
     (history, "# TO" + "DO: later\n"),
     (bare_exemptions, "import os  # no" + "qa: F401\n"),
     (broken_texts, 'raise E(\n    "no space is left on the disk, "\n    f"so "\n    "free some"\n)\n'),
+    (patched_clocks, "monkeypatch.setattr" + "(time, 'sleep', pauses.append)\n"),
+    (patched_clocks, "monkeypatch.setattr" + "('penstock.streams.http_sink.time.sleep', pauses.append)\n"),
     (bare_exemptions, "x: int = ''  # type: " + "ignore[assignment]\n"),
 ]
 

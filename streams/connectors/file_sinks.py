@@ -6,10 +6,10 @@ import csv
 import dataclasses
 import io
 import os
-import time
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
+from time import monotonic
 from typing import Any, ClassVar
 
 import msgspec
@@ -179,7 +179,7 @@ class _FileWriter(SinkWriter):
         self._place: FilePlace | None = FilePlace(Path(sink.folder), partition, start, sink.suffix)
         self.position = self._held_to = self._place.position
         self._interval_s = duration_ms(sink.roll_interval) / 1000
-        self._due_s = time.monotonic() + self._interval_s
+        self._due_s = monotonic() + self._interval_s
         self._part: tuple[Path, RowFile] | None = None
         self._held = 0
 
@@ -193,7 +193,7 @@ class _FileWriter(SinkWriter):
                     self._opened(place).add(rows, self._partition)
                 self._held += len(rows)
                 self._held_to = max(position, self._held_to)
-                if self._held < self._sink.roll_rows and time.monotonic() < self._due_s:
+                if self._held < self._sink.roll_rows and monotonic() < self._due_s:
                     return self.position
                 if self._part is not None:
                     self._part[1].finish()
@@ -202,7 +202,7 @@ class _FileWriter(SinkWriter):
         part, self._part = self._part, None  # from here on it may be what the position names, so that close leaves it
         place.commit(self._held_to, None if part is None else part[0])
         self._held, self.position = 0, place.position
-        self._due_s = time.monotonic() + self._interval_s
+        self._due_s = monotonic() + self._interval_s
         return self.position
 
     def _opened(self, place: FilePlace) -> RowFile:
@@ -212,7 +212,7 @@ class _FileWriter(SinkWriter):
         return self._part[1]
 
     def due(self) -> bool:
-        return self._held_to > self.position and time.monotonic() >= self._due_s
+        return self._held_to > self.position and monotonic() >= self._due_s
 
     def close(self) -> None:
         self._place = None

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-import time
 from collections import deque
 from collections.abc import Mapping, Sequence
 from itertools import islice
+from time import monotonic, sleep
 from typing import Any, Final, Literal, NamedTuple, get_args
 
 import httpx2
@@ -124,7 +124,7 @@ class _HttpWriter(SinkWriter):
 
     def write(self, rows: SinkRows, position: int) -> int:
         self._hold(rows, position)
-        until_s, before = time.monotonic() + _BUDGET_S, self.position
+        until_s, before = monotonic() + _BUDGET_S, self.position
         while self._held:
             rows_out = self._next()
             try:
@@ -138,7 +138,7 @@ class _HttpWriter(SinkWriter):
                 self._bytes -= len(row.data)
             if self._held:
                 self.position = self._held[0].offset
-                if time.monotonic() >= until_s:
+                if monotonic() >= until_s:
                     return self.position
         self.position = self._held_to
         return self.position
@@ -183,9 +183,9 @@ class _HttpWriter(SinkWriter):
             if why is None:
                 return
             wait_s = max(pause_s, asked_s)
-            if attempt == sink.attempts or time.monotonic() + wait_s > until_s:
+            if attempt == sink.attempts or monotonic() + wait_s > until_s:
                 break
-            time.sleep(wait_s)
+            sleep(wait_s)
             pause_s *= 2
         raise RetriableError(f"{sink.describe()}: {why}")
 

@@ -97,7 +97,7 @@ class Clock:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now_s = 100.0
-        monkeypatch.setattr("penstock.streams.connectors.file_sinks.time.monotonic", lambda: self.now_s)
+        monkeypatch.setattr("penstock.streams.connectors.file_sinks.monotonic", lambda: self.now_s)
 
 
 def test_a_file_is_shown_when_it_is_old_enough(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

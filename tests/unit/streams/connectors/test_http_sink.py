@@ -147,7 +147,7 @@ def test_a_request_that_fails_for_now_is_sent_again(
 ) -> None:
     pauses: list[float] = []
     monkeypatch.setattr(http_sink, "_BUDGET_S", 600.0)
-    monkeypatch.setattr("penstock.streams.connectors.http_sink.time.sleep", pauses.append)
+    monkeypatch.setattr(http_sink, "sleep", pauses.append)
     failing = [status, status, 200]
     receiver.answer = lambda body, headers: failing.pop(0)
     receiver.says = {"Retry-After": "7"} if status == 429 else {}

@@ -259,13 +259,16 @@ class KafkaAdmin:
 
     def group_members(self, group: str) -> int:
         """See the port. A group that does not exist has none."""
-
         return len(self.group_clients(group))
 
     def group_clients(self, group: str) -> list[str]:
         """See the port."""
+        return list(self.group_member_ids(group).values())
 
-        def ask(left_s: float) -> list[str]:
+    def group_member_ids(self, group: str) -> dict[str, str]:
+        """See the port."""
+
+        def ask(left_s: float) -> dict[str, str]:
             def describe(client: AdminClient) -> dict[str, Future[Any]]:
                 return client.describe_consumer_groups([group], request_timeout=COORDINATOR_TIMEOUT_S)
 
@@ -273,9 +276,9 @@ class KafkaAdmin:
                 found = self._coordinators.ask(describe, min(left_s, GROUP_ATTEMPT_S))[group]
             except KafkaException as exc:
                 if has_code(exc, {KafkaError.GROUP_ID_NOT_FOUND}):
-                    return []
+                    return {}
                 raise
-            return [member.client_id for member in found.members]
+            return {member.member_id: member.client_id for member in found.members}
 
         return answered(ask, f"describing group {group}", self._request_timeout_s)
 

@@ -218,6 +218,9 @@ class LogAdmin(Protocol):
     def group_clients(self, group: str) -> list[str]:
         """The ``client.id`` of each member that the group has now."""
 
+    def group_member_ids(self, group: str) -> dict[str, str]:
+        """The ``client.id`` of each member by the member's id, which is another one when an excluded member joins again."""
+
     def set_offsets(self, group: str, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         """Set the committed offsets of a group that has no members."""
 

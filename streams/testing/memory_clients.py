@@ -364,7 +364,11 @@ class MemoryAdmin:
 
     def group_clients(self, group: str) -> list[str]:
         """See the port."""
-        return [member.client_id for member in self._log.group(group).members.values()]
+        return list(self.group_member_ids(group).values())
+
+    def group_member_ids(self, group: str) -> dict[str, str]:
+        """See the port."""
+        return {name: member.client_id for name, member in self._log.group(group).members.items()}
 
     def set_offsets(self, group: str, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         """See the port."""

@@ -6,6 +6,11 @@ its members while they live. Each side first registers and then looks for the ot
 at least one gives up. A job that keeps all workers away, as a handover to Spark does, is a member there too, with a
 ``client.id`` of its own. This covers workers that start; ``penstock.streams.runtime.fixed_fence`` separates those that
 run.
+
+The workers that a job runs are elsewhere, and may begin when the job, or what schedules them, was frozen and others came.
+Each opens its transactional id, and then looks whether the job's membership is the one under which it was sent
+(``check_job``). Others begin when that membership has ended, and open the ids before they do anything. So a worker that
+still sees the job has opened its id before them, and they fence it.
 """
 
 from __future__ import annotations
@@ -14,7 +19,7 @@ import time
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 
-from penstock.state.errors import RetriableError, SettingsError
+from penstock.state.errors import RetriableError, SettingsError, TaskMigratedError
 from penstock.state.log import TopicPartition
 from penstock.streams.ports.log import LogAdmin, LogConsumer
 from penstock.streams.runtime.fixed_fence import RUN_FIXED, mark_fixed
@@ -22,7 +27,7 @@ from penstock.streams.runtime.fixed_fence import RUN_FIXED, mark_fixed
 JOIN_LIMIT_S = 60.0
 KEEP_INTERVAL_S = 1.0
 JOB_CLIENT_ID = "penstock-job"
-"""The ``client.id`` of jobs in the group of fixed workers."""
+"""The ``client.id`` of jobs in the group of fixed workers begins with this."""
 
 
 def presence_group(application_id: str) -> str:
@@ -31,11 +36,22 @@ def presence_group(application_id: str) -> str:
 
 
 def check_no_group_members(admin: LogAdmin, application_id: str) -> None:
-    """For a job, and for the workers that it runs: raises ``SettingsError`` while the application's group has members."""
+    """For a job: raises ``SettingsError`` while the application's group has members."""
     if members := admin.group_members(application_id):
         raise SettingsError(
             f"group {application_id} has {members} members, so fixed partitions could be processed twice; stop the group's "
             "workers first, or start this one without --partitions"
+        )
+
+
+def check_job(admin: LogAdmin, application_id: str, member: str) -> None:
+    """For the workers that a job runs, when they have opened their ids: raises ``TaskMigratedError`` if the job is no longer
+    the ``member`` of the group of fixed workers that it was, and as ``check_no_group_members``."""
+    check_no_group_members(admin, application_id)
+    if member not in admin.group_member_ids(presence_group(application_id)):
+        raise TaskMigratedError(
+            f"the job that does the work of {application_id} was away for too long, or has ended, so workers or another job "
+            "may have taken its tasks. What is committed stays; start it again"
         )
 
 
@@ -59,7 +75,7 @@ def check_no_fixed_workers(admin: LogAdmin, application_id: str) -> None:
 
 
 def _check_no_job(clients: Collection[str], application_id: str) -> None:
-    if JOB_CLIENT_ID in clients:
+    if any(client.startswith(JOB_CLIENT_ID) for client in clients):
         raise SettingsError(
             f"a job in Spark does the work of {application_id} (a killed one counts for ten more seconds), so records could "
             "be processed twice; wait for it, or stop it first"

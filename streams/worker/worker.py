@@ -54,9 +54,9 @@ from penstock.streams.worker.broker_wait import BrokerWait, StoppedError
 from penstock.streams.worker.failpoint_actions import arm_from
 from penstock.streams.worker.fixed_worker_lock import (
     FixedWorkerPresence,
+    check_job,
     check_may_run_fixed,
     check_no_fixed_workers,
-    check_no_group_members,
     presence_group,
 )
 from penstock.streams.worker.kafka_log import KafkaLog
@@ -89,7 +89,8 @@ class Worker:
     """See the module. ``settings`` are those given, within their ``memory_max_bytes``.
 
     ``partitions``: run these partitions of every sub-topology, outside any group; ``None``: join the group. ``bounds``:
-    only this part of them, until it is committed; the caller keeps other workers away. ``open_consumer``: records and
+    only this part of them, until it is committed; ``job``: the member id of the job that keeps other workers away meanwhile
+    (``check_job``). ``open_consumer``: records and
     membership come from another host (Faust) instead of a consumer of its own.
     ``open_log``: opens the log from the settings (``penstock.ports.Log``). ``open_backend``: opens the stores of a task
     (``penstock.ports.OpenBackend``); RocksDB without it. ``repository``: where snapshots are; without it, what
@@ -116,6 +117,7 @@ class Worker:
         *,
         partitions: Sequence[int] | None = None,
         bounds: WorkBounds | None = None,
+        job: str | None = None,
         on_progress: Callable[[TaskId, str, RestoreProgress], None] | None = None,
         on_step: Callable[[CommitStep], None] | None = None,
         open_consumer: Callable[[], LogConsumer] | None = None,
@@ -131,7 +133,9 @@ class Worker:
         self.topology: Topology = topology if isinstance(topology, Topology) else topology.build()
         self.settings = settings.within_memory()
         self._partitions = None if partitions is None else tuple(sorted(set(partitions)))
+        assert (bounds is None) == (job is None), "a part of the work is that of a job"
         self._bounds = bounds
+        self._job = job
         self._preferred_slot = slot
         self._open_backend = open_backend
         self._repository = repository
@@ -476,9 +480,11 @@ class Worker:
         self._check_fixed(admin)
 
     def _check_fixed(self, admin: LogAdmin) -> None:
-        """Look whether fixed partitions may be run here. A worker that a job runs does not ask whether there is a job."""
-        look = check_may_run_fixed if self._bounds is None else check_no_group_members
-        look(admin, self.settings.application_id)
+        """Look whether fixed partitions may be run here: by a worker that a job runs, while that job is there."""
+        if self._job is None:
+            check_may_run_fixed(admin, self.settings.application_id)
+        else:
+            check_job(admin, self.settings.application_id, self._job)
 
     def _check_partitions(self, layout: TopicLayout) -> None:
         most = max(layout.tasks)

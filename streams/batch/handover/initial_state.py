@@ -25,7 +25,14 @@ from penstock.state.recovery.changelog import History, changelog_topic, to_chang
 from penstock.state.snapshots.manifest import Manifest
 from penstock.state.snapshots.repository import open_repository
 from penstock.state.stores.store import StoreSpec
-from penstock.streams.batch.cluster import Cluster, ClusterAddress, open_cluster, open_consumer, open_transactional
+from penstock.streams.batch.cluster import (
+    Cluster,
+    ClusterAddress,
+    open_admin,
+    open_cluster,
+    open_consumer,
+    open_transactional,
+)
 from penstock.streams.batch.compact_executor import CompactTarget, StoreForm, write_snapshot
 from penstock.streams.batch.handover.piece import FILE_BYTES, SNAPSHOTS, step
 from penstock.streams.batch.last_changes import LastChanges
@@ -37,6 +44,7 @@ from penstock.streams.runtime.fixed_fence import fixed_id
 from penstock.streams.runtime.unread_internal_topics import first_unread
 from penstock.streams.task import commit_metadata
 from penstock.streams.task.commit_metadata import CommitMetadata
+from penstock.streams.worker.fixed_worker_lock import check_job
 from penstock.topologies.graph.topology import Topology
 
 ROWS_SCHEMA = pa.schema(
@@ -60,10 +68,12 @@ _PART = 8_192
 @dataclasses.dataclass(frozen=True)
 class StateJob:
     """Values that all partitions need. ``stores``: the names of those that get their state. ``starts``: where each input
-    begins, of the tasks with this partition number. ``address``: may hold secrets, and is never shown."""
+    begins, of the tasks with this partition number. ``address``: may hold secrets, and is never shown. ``member``: that of
+    the job's ``Hold``, without which nothing is written."""
 
     topology: ShippedTopology
     application_id: str
+    member: str
     address: ClusterAddress = dataclasses.field(repr=False)
     stores: tuple[str, ...]
     starts: Mapping[TopicPartition, int]
@@ -158,6 +168,7 @@ class _State:
             # Fences an earlier attempt that may still run, and ends its transaction, so that what is committed cannot
             # change any more.
             producer.init_transactions(_TIMEOUT_S)
+            check_job(open_admin(job.address), job.application_id, job.member)
             with open_cluster(job.address, job.application_id) as cluster:
                 if cluster.committed(self._inputs):
                     return StateReport(self._partition, rows, False, ())

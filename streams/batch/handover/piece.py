@@ -2,7 +2,8 @@
 
 A piece is one partition of some sub-topologies, up to given offsets. Outputs, changelogs, journal and input positions of a
 commit are one Kafka transaction, by the transactional id of the fixed partition. So a repeated piece fences the attempt
-before it and goes on from what that has committed, and a worker that starts later fences them all.
+before it and goes on from what that has committed, and a worker that starts later fences them all. A piece that begins when
+its job is no longer there, because the job was frozen and others came, ends before it reads anything.
 """
 
 from __future__ import annotations
@@ -51,13 +52,15 @@ class Piece:
 
 @dataclasses.dataclass(frozen=True)
 class PieceJob:
-    """Values that all pieces need. ``settings`` may hold secrets, and are never shown. ``outputs``: see ``WorkBounds``.
+    """Values that all pieces need. ``settings`` may hold secrets, and are never shown. ``member``: that of the job's
+    ``Hold``, without which no piece begins. ``outputs``: see ``WorkBounds``.
     ``repository``: where snapshots of the stores go; ``None``: none are made. ``keeps_state``: the stores stay on the
     executor's machine, in the state folder of the settings (``kept_state``); else they are restored for each piece.
     ``spans``: those of the stores whose changelogs only their tasks can trim are reported."""
 
     topology: ShippedTopology
     settings: WorkerSettings = dataclasses.field(repr=False)
+    member: str
     outputs: Mapping[str, str | None]
     repository: str | None
     keeps_state: bool = False
@@ -84,7 +87,7 @@ def run_piece(job: PieceJob, piece: Piece) -> PieceReport:
         if piece.records <= SMALL_RECORDS:
             settings = dataclasses.replace(settings, commit_interval_ms=SMALL_INTERVAL_MS)
         bounds = WorkBounds(frozenset(piece.subtopologies), piece.stops, job.outputs)
-        worker = Worker(topology, settings, partitions=[piece.partition], bounds=bounds, on_step=step)
+        worker = Worker(topology, settings, partitions=[piece.partition], bounds=bounds, job=job.member, on_step=step)
         worker.run()
         assert worker.runtime is not None
         snapshots: list[Manifest] = []

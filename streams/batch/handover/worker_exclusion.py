@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -39,7 +40,8 @@ _LOOK_AGAIN_S = 0.5
 
 class Hold:
     """Keeps workers away. It is lost when this process was frozen or cut off for a session: then others may have taken
-    over, and come back. ``stopped``: an earlier run of this job has set the last of its ``stop_marks``."""
+    over, and come back. ``member``: its id in the group of fixed workers, by which the workers that it runs elsewhere see
+    that it is there (``check_job``). ``stopped``: an earlier run of this job has set the last of its ``stop_marks``."""
 
     def __init__(
         self,
@@ -47,8 +49,10 @@ class Hold:
         admin: LogAdmin,
         settings: WorkerSettings,
         inputs: Sequence[TopicPartition],
+        member: str,
         stopped: bool = False,
     ) -> None:
+        self.member = member
         self.stopped = stopped
         self._presence = presence
         self._admin = admin
@@ -87,10 +91,7 @@ class Hold:
         partitions has joined, and does not leave when it sees this job."""
         self._look()
         if self.lost:
-            raise TaskMigratedError(
-                f"this process did not run, or did not reach the brokers, for {SESSION_MS / 1000:.0f} s, so workers or "
-                f"another job may have taken the tasks of {self._application_id}. What is committed stays; start it again"
-            )
+            raise _gone(self._application_id)
         _wait_until_alone(self._admin, self._application_id)
 
     def end_transactions(self) -> None:
@@ -123,7 +124,8 @@ def kept_away(
     admin = open_admin(ClusterAddress(settings.bootstrap_servers, dict(settings.common)))
     _wait_for_nobody(admin, settings.application_id)
     group = presence_group(settings.application_id)
-    consumer = open_consumer(address, group, session_timeout_ms=SESSION_MS, client_id=JOB_CLIENT_ID)
+    own = f"{JOB_CLIENT_ID}-{uuid.uuid4().hex[:12]}"
+    consumer = open_consumer(address, group, session_timeout_ms=SESSION_MS, client_id=own)
 
     def look() -> None:
         check_no_group_members(admin, settings.application_id)
@@ -133,8 +135,12 @@ def kept_away(
         presence.join()
         # A worker that starts at the same moment sees this job, or this job sees it.
         look()
-        if (members := admin.group_members(group)) > 1:
-            raise _held(settings.application_id, members - 1)
+        members = admin.group_member_ids(group)
+        if len(members) > 1:
+            raise _held(settings.application_id, len(members) - 1)
+        member = next((m for m, client in members.items() if client == own), None)
+        if member is None:
+            raise _gone(settings.application_id)
         marks = _marks(address, settings.application_id, inputs)
         refuse_moved(marks, stop_marks)
         found = {m.metadata for m in marks.values() if m is not None}
@@ -143,7 +149,7 @@ def kept_away(
             bootstraps(marks)
         if found.isdisjoint(stop_marks):
             presence.mark(inputs, RUN_FIXED if bootstraps is None else BOOTSTRAPPED)
-        hold = Hold(presence, admin, settings, inputs, bool(stop_marks) and stop_marks[-1] in found)
+        hold = Hold(presence, admin, settings, inputs, member, bool(stop_marks) and stop_marks[-1] in found)
         with in_background(partial(_keep, hold), "presence"):
             yield hold
     finally:
@@ -200,6 +206,13 @@ def _wait_until_alone(admin: LogAdmin, application_id: str) -> None:
 def _held(application_id: str, members: int) -> SettingsError:
     return SettingsError(
         f"{members} workers with fixed partitions or other jobs hold tasks of {application_id}; wait for them, or stop them"
+    )
+
+
+def _gone(application_id: str) -> TaskMigratedError:
+    return TaskMigratedError(
+        f"this process did not run, or did not reach the brokers, for {SESSION_MS / 1000:.0f} s, so workers or another job "
+        f"may have taken the tasks of {application_id}. What is committed stays; start it again"
     )
 
 

@@ -107,8 +107,8 @@ def bootstrap(
     with spark_session(session) as spark:
         if switch:
             return dataclasses.replace(job.switch(spark, layout), seconds=time.monotonic() - began_s)
-        with kept_away(settings, new.inputs(layout), bootstraps=job.guard(layout)):
-            work = work_off_held(spark, new, layout, stops, progress)
+        with kept_away(settings, new.inputs(layout), bootstraps=job.guard(layout)) as hold:
+            work = work_off_held(spark, new, layout, stops, hold, progress)
         savepoint, why_not = save(new)
     seconds = time.monotonic() - began_s
     return Bootstrapped(work, None, None, savepoint, why_not, tuple(job.cautions), seconds)
@@ -163,8 +163,8 @@ class _Bootstrap:
         assert old is not None, "a switch has a predecessor"
         old_layout = old.prepare()
         with (
-            kept_away(old.settings, old.inputs(old_layout)),
-            kept_away(new.settings, new.inputs(layout), bootstraps=self.guard(layout)),
+            kept_away(old.settings, old.inputs(old_layout)) as held_old,
+            kept_away(new.settings, new.inputs(layout), bootstraps=self.guard(layout)) as held_new,
         ):
             with open_cluster(old.connection, old.application_id) as cluster:
                 done = self._done(old, cluster)
@@ -172,8 +172,9 @@ class _Bootstrap:
                 own = cluster.committed([tp for tp in new.external_inputs(layout) if tp.topic in _topics(old)])
                 refuse_ahead(new.application_id, own, old.application_id, done, cluster.ends(own))
             rest = {tp: found.offset for tp, found in done.items()}
-            drained = work_off_held(spark, old, old_layout, rest, self._progress)
-            work = work_off_held(spark, new, layout, self.stops(layout), self._progress)
+            drained = work_off_held(spark, old, old_layout, rest, held_old, self._progress)
+            work = work_off_held(spark, new, layout, self.stops(layout), held_new, self._progress)
+            held_old.check()  # else the old application may have gone on, and answered what the new one will read
             saved, _ = save(old)
             savepoint, why_not = save(new)
         stores = None

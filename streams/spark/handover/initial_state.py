@@ -84,19 +84,21 @@ def write_initial_state(
     for name, frame in frames.items():
         check_columns(store_of(built, name), frame.columns)
     layout = handover.prepare()
-    job = StateJob(
-        topology=ship(topology),
-        application_id=handover.application_id,
-        address=ClusterAddress(settings.bootstrap_servers, dict(settings.common)),
-        stores=tuple(frames),
-        starts=_starts(handover, layout, begin),
-        repository=handover.repository,
-        created_ms=time.time_ns() // 1_000_000,
-    )
+    starts = _starts(handover, layout, begin)
     inputs = handover.inputs(layout)
     guard = partial(_refuse_live, handover, layout)
     with kept_away(settings, inputs, bootstraps=guard, stop_marks=(UNFINISHED,)) as held:
         held.mark(UNFINISHED)
+        job = StateJob(
+            topology=ship(topology),
+            application_id=handover.application_id,
+            member=held.member,
+            address=ClusterAddress(settings.bootstrap_servers, dict(settings.common)),
+            stores=tuple(frames),
+            starts=starts,
+            repository=handover.repository,
+            created_ms=time.time_ns() // 1_000_000,
+        )
         rows = _rows(frames, handover, layout, job)
         try:
             with translated("the initial state"):

@@ -2,6 +2,11 @@
 
 Everything that was done is in Kafka's committed positions, so a job that was killed is simply run again: it goes on from
 there, and its executors fence those of the killed one.
+
+A job that was frozen, and wakes when others may have come, ends. The driver looks before each level, an executor when it
+begins a piece (``check_job``); a piece that had begun before is refused by the brokers. Fencing alone would not do, since
+a late piece could do what must not be done any more: drop outputs, as a bootstrap does, or read what an application that
+was rescaled answers under its new id.
 """
 
 from __future__ import annotations
@@ -23,7 +28,7 @@ from penstock.streams.batch.background import in_background
 from penstock.streams.batch.cluster import Cluster, open_admin, open_cluster
 from penstock.streams.batch.handover.piece import Piece, PieceJob, PieceReport, run_piece
 from penstock.streams.batch.handover.rounds import Rounds
-from penstock.streams.batch.handover.worker_exclusion import kept_away
+from penstock.streams.batch.handover.worker_exclusion import Hold, kept_away
 from penstock.streams.batch.places import absolute
 from penstock.streams.batch.shipping import TopologyRef
 from penstock.streams.runtime.metadata_size import check_metadata_size
@@ -135,19 +140,25 @@ def work_off(spark: SparkSession, handover: Handover, until: EndOffsets, progres
     """Work off the application's inputs up to ``until``, and what lies in its repartition topics. Raises ``SettingsError``
     while workers hold its tasks; else what ends a worker, or ``EnvironmentFault`` when Spark fails: then run it again."""
     layout = handover.prepare()
-    with kept_away(handover.settings, handover.inputs(layout)):
-        return work_off_held(spark, handover, layout, until, progress)
+    with kept_away(handover.settings, handover.inputs(layout)) as hold:
+        return work_off_held(spark, handover, layout, until, hold, progress)
 
 
 def work_off_held(
-    spark: SparkSession, handover: Handover, layout: TopicLayout, until: EndOffsets, progress: Say | None = None
+    spark: SparkSession,
+    handover: Handover,
+    layout: TopicLayout,
+    until: EndOffsets,
+    hold: Hold,
+    progress: Say | None = None,
 ) -> WorkedOff:
-    """``work_off`` where the caller keeps workers away, and has prepared the application's topics (``layout``)."""
+    """``work_off`` where the caller keeps workers away (``hold``), and has prepared the application's topics (``layout``).
+    Raises as ``Hold.check`` too."""
     began_s = time.monotonic()
     with open_cluster(handover.connection, handover.application_id) as cluster:
         rounds = Rounds(handover.topology(), handover.application_id, layout, cluster, until)
         with _told(handover, layout, until, progress), watched(spark, tasks_of(handover.application_id), None):
-            reports = _run(spark, handover, rounds)
+            reports = _run(spark, handover, rounds, hold)
             note_pieces(reports)
     newest: dict[StorePartition, Manifest] = {m.of: m for report in reports for m in report.snapshots}
     if handover.repository is not None:
@@ -169,14 +180,16 @@ def executors_settings(handover: Handover) -> WorkerSettings:
     )
 
 
-def _run(spark: SparkSession, handover: Handover, rounds: Rounds) -> list[PieceReport]:
+def _run(spark: SparkSession, handover: Handover, rounds: Rounds, hold: Hold) -> list[PieceReport]:
     """Level by level, and again while new records come: those that sub-topologies write to each other."""
     settings = executors_settings(handover)
-    job = PieceJob(ship(handover.topology_ref), settings, dict(handover.outputs), handover.repository)
+    outputs = dict(handover.outputs)
+    job = PieceJob(ship(handover.topology_ref), settings, hold.member, outputs, handover.repository)
     out: list[PieceReport] = []
     while True:
         before = len(out)
         for level in rounds.levels:
+            hold.check()
             pieces = rounds.pieces(level)
             if not pieces:
                 continue

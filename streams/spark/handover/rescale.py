@@ -219,7 +219,7 @@ class _Rescale:
             if not self._handed_over(held_old, held_new):
                 with spark_session(self._session) as spark:
                     if not held_old.stopped:
-                        drained = self._work_off(spark)
+                        drained = self._work_off(spark, held_old)
                         checked = self._check(spark)
                         _step("checked")
                     held_new.mark(unready)
@@ -232,7 +232,7 @@ class _Rescale:
                     _step("stopped")
                     entries = self._write(spark)
                 _step("written")
-                self._hand_over()
+                self._hand_over(held_old, held_new)
                 _step("handed_over")
             fence_writers(self._job)
             left = self._unread()
@@ -270,7 +270,7 @@ class _Rescale:
     def _committed(self, cluster: Cluster) -> dict[TopicPartition, CommittedInput]:
         return cluster.committed(self._old.inputs(self._plan.old.layout))
 
-    def _work_off(self, spark: SparkSession) -> WorkedOff:
+    def _work_off(self, spark: SparkSession, held_old: Hold) -> WorkedOff:
         plan, old = self._plan, self._old
         inputs = old.external_inputs(plan.old.layout)
         with open_cluster(old.connection, old.application_id) as cluster:
@@ -280,9 +280,8 @@ class _Rescale:
                 )
             stops = {tp: committed[tp].offset for tp in inputs if tp in committed}
             ends = cluster.ends(tp for tp in inputs if tp.topic in plan.renamed)
-        drained = work_off_held(
-            spark, old, plan.old.layout, stops | {tp: end for tp, (_, end) in ends.items()}, self._progress
-        )
+        until = stops | {tp: end for tp, (_, end) in ends.items()}
+        drained = work_off_held(spark, old, plan.old.layout, until, held_old, self._progress)
         if more := self._unread():
             raise SettingsError(
                 f"records are still written to {', '.join(sorted({tp.topic for tp in more}))}, whose successors are "
@@ -398,8 +397,8 @@ class _Rescale:
         assert {r["place"] for r in rows} == set(range(len(moves.targets))), "Spark left a store partition out"
         return sum(r["entries"] for r in rows)
 
-    def _hand_over(self) -> None:
-        """Commit the new application's positions, all in one transaction."""
+    def _hand_over(self, *holds: Hold) -> None:
+        """Commit the new application's positions, all in one transaction. Raises as ``Hold.check``."""
         plan, job = self._plan, self._job
         with open_cluster(self._old.connection, self._old.application_id) as cluster:
             committed = self._committed(cluster)
@@ -415,6 +414,8 @@ class _Rescale:
         try:
             retried(lambda: producer.init_transactions(_TIMEOUT_S))
             job.refuse_handed_over()
+            for hold in holds:
+                hold.check()
             producer.begin()
             for start in range(0, len(positions), _COMMITTED_AT_ONCE):
                 part = dict(positions[start : start + _COMMITTED_AT_ONCE])

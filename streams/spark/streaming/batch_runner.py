@@ -53,7 +53,7 @@ class BatchRunner:
         self.clocked = reads_clock(topology)
         self._rounds = Rounds(topology, handover.application_id, layout, cluster, {})
         settings = executors_settings(handover)
-        self._job = PieceJob(ship(handover.topology_ref), settings, {}, None, keeps_state=True)
+        self._job = PieceJob(ship(handover.topology_ref), settings, hold.member, {}, None, keeps_state=True)
         self._say: Say = say or (lambda line: None)
         self._admin = open_admin(handover.connection)
         read = purgeable_topics(topology, handover.application_id)

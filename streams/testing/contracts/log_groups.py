@@ -243,10 +243,16 @@ class LogGroupsContract:
         assert member.read.offsets[tp] == list(range(8, 20))
         assert member.consumer.committed([tp]) == {tp: OffsetAndMetadata(8, "set|by hand")}
         assert admin.group_members(group) == 1
+        first = admin.group_member_ids(group)
+        assert list(first.values()) == admin.group_clients(group)
         with pytest.raises(UserError, match="members"):
             admin.set_offsets(group, {tp: OffsetAndMetadata(1, "")})
         member.consumer.close()
         until(lambda: admin.group_members(group) == 0)
+        again = Membership(world.consumer(group), [name])
+        until(lambda: admin.group_members(group) == 1, again.poll)
+        assert first.keys().isdisjoint(admin.group_member_ids(group))
+        again.consumer.close()
 
     def test_topics_and_groups_are_found_by_how_their_names_begin(self, world: World) -> None:
         prefix = world.name("named")

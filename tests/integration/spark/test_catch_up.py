@@ -14,12 +14,16 @@ from penstock.state.errors import EnvironmentFault, SettingsError, TaskMigratedE
 from penstock.state.log import TopicPartition
 from penstock.state.serdes.serde import serde_of
 from penstock.streams.batch.cluster import ClusterAddress, open_cluster, open_consumer, open_transactional, retried
-from penstock.streams.batch.handover.piece import SNAPSHOTS
+from penstock.streams.batch.handover import worker_exclusion
+from penstock.streams.batch.handover.piece import SNAPSHOTS, PieceJob, run_piece
+from penstock.streams.batch.handover.rounds import Rounds
 from penstock.streams.batch.handover.worker_exclusion import kept_away
 from penstock.streams.events.facts import Fact, RestoreFinished, SnapshotUsed
 from penstock.streams.ports.log import OffsetAndMetadata
 from penstock.streams.runtime.fixed_fence import fixed_id, mark_fixed
 from penstock.streams.spark.handover.catch_up import catch_up
+from penstock.streams.spark.handover.job import Handover, executors_settings, work_off_held
+from penstock.streams.spark.shipping import ship
 from penstock.streams.worker.fixed_worker_lock import presence_group
 from penstock.streams.worker.settings import WorkerSettings
 from penstock.streams.worker.worker import Worker
@@ -87,6 +91,47 @@ def test_what_a_killed_job_left_open_ends_before_the_next_one_plans(live: Live) 
     with pytest.raises(TaskMigratedError):
         killed.commit(60.0)
     killed.close()
+
+
+def test_a_job_that_was_frozen_begins_nothing_more_when_it_wakes(
+    spark: SparkSession, live: Live, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would drop outputs, as a bootstrap does, of what those who came have to answer."""
+    live.create(PARTITIONS, *map(live.topic, ("in", "out", "ends")))
+    given = rows(0, 200)
+    live.produce(live.topic("in"), given)
+    settings = WorkerSettings(
+        application_id=live.application_id, bootstrap_servers=live.bootstrap_servers, guarantee="exactly_once"
+    )
+    build = counted(live.application_id, tmp_path / "die")
+    dropping = Handover(build, settings, {live.topic("out"): None, live.topic("ends"): None})
+    layout, until_end = dropping.prepare(), live.settled(live.topic("in"))
+    with open_cluster(ClusterAddress(live.bootstrap_servers), live.application_id) as cluster:
+        rounds = Rounds(build(), live.application_id, layout, cluster, until_end)
+        with kept_away(settings, dropping.inputs(layout)) as hold:
+            job = PieceJob(ship(build), executors_settings(dropping), hold.member, dropping.outputs, None)
+            late = rounds.pieces(rounds.levels[0])
+            monkeypatch.setattr(worker_exclusion, "SESSION_MS", 0)
+            with pytest.raises(TaskMigratedError, match="start it again"):
+                work_off_held(spark, dropping, layout, until_end, hold)
+            monkeypatch.undo()
+            admin = worker_exclusion.open_admin(ClusterAddress(live.bootstrap_servers))
+            until("it has left", lambda: admin.group_members(presence_group(live.application_id)) == 0)
+        # Executors that Spark sends work to when nobody is there, and when another job is.
+        for piece in late:
+            with pytest.raises(TaskMigratedError, match="start it again"):
+                run_piece(job, piece)
+        with kept_away(settings, dropping.inputs(layout)) as hold:
+            for piece in late:
+                with pytest.raises(TaskMigratedError, match="start it again"):
+                    run_piece(job, piece)
+            present = dataclasses.replace(job, member=hold.member, outputs={})
+            for level in rounds.levels:
+                pieces = rounds.pieces(level)
+                for piece in pieces:
+                    run_piece(present, piece)
+                rounds.done(pieces)
+    assert_counted_once(live, given)
 
 
 def test_a_backlog_goes_to_spark_and_back_exactly_once_wherever_it_is_killed(

@@ -103,9 +103,9 @@ def write_initial_state(
         try:
             with translated("the initial state"):
                 found = mapped(rows, partial(write_state, job), REPORT_SCHEMA).collect()
-        except PenstockError:
-            # Spark kills the other tasks in the middle of their transactions, which readers of the changelogs and of the
-            # positions would wait for.
+        except BaseException:
+            # Spark kills the tasks in the middle of their transactions, also when the user gives up, and readers of the
+            # changelogs and of the positions would wait for them.
             with suppress(PenstockError):
                 held.end_transactions()
             raise

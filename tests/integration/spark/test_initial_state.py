@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import signal
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,13 +15,16 @@ from pyspark.sql import functions as F
 from penstock.spark import Application, Connection
 from penstock.state.errors import EnvironmentFault, PenstockError, SerdeError, SettingsError
 from penstock.state.log import TopicPartition
+from penstock.streams.batch.cluster import ClusterAddress, open_cluster
 from penstock.streams.events.facts import RestoreFinished, SnapshotUsed
 from penstock.streams.spark.handover.catch_up import catch_up
 from penstock.streams.worker.settings import WorkerSettings
 from penstock.streams.worker.worker import Worker
+from tests.child_process import started
 from tests.integration.spark.live import App, Live, Row
 from tests.integration.spark.test_bootstrap import counts_from, rows, updates
 from tests.integration.spark.test_catch_up import Seen
+from tests.integration.spark.test_stream_kills import Job, alive
 from tests.integration.spark.topologies import counted
 from tests.integration.worker.application import UNDISTURBED, until
 
@@ -90,6 +94,42 @@ def test_a_worker_goes_on_from_frames_wherever_the_job_is_killed(
     assert all(f.records == 0 for f in seen.facts if isinstance(f, RestoreFinished))
     with pytest.raises(SettingsError, match="so it has run, or has its initial state"):
         app.write_initial_state(frames, begin=begin)
+
+
+def test_the_next_run_ends_what_a_killed_driver_left_open(
+    spark: SparkSession, connection: Connection, live: Live, tmp_path: Path
+) -> None:
+    """Its transactions last for 15 minutes, and those who read committed records would wait for them."""
+    flag, log = tmp_path / "die", tmp_path / "killed.log"
+    build = counted(live.application_id, flag)
+    live.create(PARTITIONS, *map(live.topic, ("in", "out", "ends")))
+    live.produce(live.topic("in"), rows(0, 100))
+    begin, counts = offsets(live), {f"k{i}": i for i in range(40)}
+    flag.write_text("freeze offsets_added")
+    order = {
+        "application_id": live.application_id,
+        "bootstrap_servers": live.bootstrap_servers,
+        "flag": str(flag),
+        "begin": [(*tp, at) for tp, at in begin.items()],
+        "counts": counts,
+    }
+    killed = Job(started("tests.integration.spark.initial_state_process", order, log), log)
+    try:
+        until("it has frozen", alive(killed, lambda: not flag.exists() and killed.frozen()))
+    finally:
+        killed.signal_all(signal.SIGKILL)
+        killed.process.wait(60)
+    changelog = f"{live.application_id}-counts-changelog"
+    written = [TopicPartition(changelog, p) for p in range(PARTITIONS)]
+    with open_cluster(ClusterAddress(live.bootstrap_servers), live.application_id) as cluster:
+        assert cluster.open_transactions(cluster.ends(written))
+        app = Application(build, live.application_id, connection)
+        frame = spark.createDataFrame([(k.encode(), n) for k, n in counts.items()], "key binary, value long")
+        app.write_initial_state({"counts": frame}, begin=begin)
+        _, settled = cluster.settled_ends(written, 60.0)
+        assert settled
+    assert {bytes(r["key"]).decode(): r["value"] for r in app.store(spark, "counts").collect()} == counts
+    assert len(live.read(changelog)) == len(counts)
 
 
 def test_state_that_does_not_fit_is_refused_and_nothing_is_written(

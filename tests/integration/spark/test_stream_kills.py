@@ -24,7 +24,7 @@ EXECUTORS = ["--master", "local-cluster[2,1,512]", "--spark-conf", "spark.execut
 
 
 class Job:
-    """A running command ``penstock stream``."""
+    """A job's driver, and what it has started."""
 
     def __init__(self, process: subprocess.Popen[bytes], log: Path) -> None:
         self.process = process

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from penstock.streams.spark.session import SparkSettings
 
 WINDOW_MS = 60_000
+RETENTION = "1d"
+"""Longer than the clicks take: the answers are compared by what is in the stores in the end."""
 _APPLICATION = "spark-jobs"
 
 
@@ -53,7 +55,7 @@ def counted(topic: str) -> Topology:
     """Clicks per user and window."""
     builder = StreamsBuilder("spark-jobs", key=str, value=bytes, emission="per_commit")
     windows = TumblingWindows(WINDOW_MS, grace_ms=WINDOW_MS)
-    builder.stream(topic).group_by_key().windowed_by(windows).count(name="counts")
+    builder.stream(topic).group_by_key().windowed_by(windows, retention=RETENTION).count(name="counts")
     return builder.build()
 
 

@@ -96,6 +96,7 @@ def test_a_worker_goes_on_from_frames_wherever_the_job_is_killed(
         app.write_initial_state(frames, begin=begin)
 
 
+@pytest.mark.long
 def test_the_next_run_ends_what_a_killed_driver_left_open(
     spark: SparkSession, connection: Connection, live: Live, tmp_path: Path
 ) -> None:

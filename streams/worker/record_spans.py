@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 
 OPEN_MAX = 10_000
 """The most traced records under way; further ones get no spans."""
+SCHEMA_URL = "https://opentelemetry.io/schemas/1.44.0"
+"""The version of OpenTelemetry's conventions that the attributes follow."""
 LINKS_MAX = 100
 """The most links of a commit; the SDK keeps 128 by default."""
 
@@ -62,7 +64,7 @@ class RecordSpans:
     def __init__(self, provider: TracerProvider, application_id: str, now_ns: Callable[[], int] = time.time_ns) -> None:
         from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-        self._tracer = provider.get_tracer("penstock", penstock.__version__)
+        self._tracer = provider.get_tracer("penstock", penstock.__version__, schema_url=SCHEMA_URL)
         self._application_id = application_id
         self._now_ns = now_ns
         self._extract = TraceContextTextMapPropagator().extract
@@ -109,7 +111,7 @@ class RecordSpans:
     def _forget(self, traced: _Traced) -> None:
         self._remove(traced)
         if traced.span is not None:
-            self._fail(traced.span, "not committed; the record is read again")
+            self._fail(traced.span, "not_committed", "not committed; the record is read again")
             traced.span.end(self._now_ns())
 
     def _remove(self, traced: _Traced) -> None:
@@ -142,7 +144,7 @@ class RecordSpans:
             f"send {topic}",
             context,
             SpanKind.PRODUCER,
-            _attributes("send", topic),
+            _attributes("send", "send", topic),
             start_time=self._now_ns(),
         )
         sampled = span.is_recording()  # the sampler of this process may drop the trace
@@ -159,7 +161,7 @@ class RecordSpans:
                 traced.context,
                 SpanKind.CONSUMER,
                 {
-                    **_attributes("process", topic),
+                    **_attributes("process", "process", topic),
                     "messaging.destination.partition.id": str(partition),
                     "messaging.kafka.offset": traced.place,
                     "messaging.consumer.group.name": self._application_id,
@@ -210,13 +212,17 @@ class RecordSpans:
 
     def _commit_span(self, seconds: float, records: Sequence[_Traced]) -> Span:
         from opentelemetry.context import Context
-        from opentelemetry.trace import Link
+        from opentelemetry.trace import Link, SpanKind
 
         now_ns = self._now_ns()
         span = self._tracer.start_span(
             "commit",
             Context(),
-            attributes={"messaging.consumer.group.name": self._application_id},
+            SpanKind.CLIENT,
+            {
+                **_attributes("commit", "settle"),
+                "messaging.consumer.group.name": self._application_id,
+            },
             links=[Link(self._span_of(traced).get_span_context()) for traced in records[:LINKS_MAX]],
             start_time=min([now_ns - int(seconds * 1e9), *(at for _, at in self._steps)]),
         )
@@ -260,10 +266,12 @@ class RecordSpans:
                 self._fail(span, fact.error)
 
     @staticmethod
-    def _fail(span: Span, why: str) -> None:
+    def _fail(span: Span, error: str, why: str | None = None) -> None:
         from opentelemetry.trace import Status, StatusCode
 
-        span.set_status(Status(StatusCode.ERROR, why))
+        if "error.type" not in (getattr(span, "attributes", None) or ()):  # else the span has its reason
+            span.set_status(Status(StatusCode.ERROR, why or error))
+            span.set_attribute("error.type", error)
 
     def close(self) -> None:
         """End every span that was started."""
@@ -274,11 +282,11 @@ class RecordSpans:
             self.placed(partition, 0)
 
 
-def _attributes(operation: str, topic: str) -> dict[str, str]:
-    """By OpenTelemetry's conventions for messaging."""
+def _attributes(name: str, kind: str, topic: str | None = None) -> dict[str, str]:
+    """By OpenTelemetry's conventions for messaging and Kafka."""
     return {
         "messaging.system": "kafka",
-        "messaging.operation.name": operation,
-        "messaging.operation.type": operation,
-        "messaging.destination.name": topic,
+        "messaging.operation.name": name,
+        "messaging.operation.type": kind,
+        **({} if topic is None else {"messaging.destination.name": topic}),
     }

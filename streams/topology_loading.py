@@ -24,12 +24,15 @@ _LIBRARIES = (
 def load_topology(ref: Any) -> Topology:
     """The topology behind a reference: a ``Topology``, something with ``build()``, a function that returns either, or
     the name of one of these. In a name, what follows the colon may be left out when it is ``topology`` or ``build``.
-    Raises ``TopologyError`` that says what was found instead."""
+    Raises ``TopologyError`` that says what was found instead, or, with the line of user code, what is wrong with it."""
     found = _named(ref) if isinstance(ref, str) else ref
-    if callable(found) and not hasattr(found, "build"):
-        found = found()
-    if not isinstance(found, Topology) and callable(getattr(found, "build", None)):
-        found = found.build()
+    try:
+        if callable(found) and not hasattr(found, "build"):
+            found = found()
+        if not isinstance(found, Topology) and callable(getattr(found, "build", None)):
+            found = found.build()
+    except TopologyError as exc:
+        raise _with_line(exc) from exc
     if isinstance(found, Topology):
         return found
     raise TopologyError(f"{ref!r:.100} gives a {type(found).__name__}; it must give a Topology or a builder")
@@ -56,11 +59,13 @@ def _named(ref: str) -> Any:
 
 def _module(place: str) -> ModuleType:
     """A module by name, also from the folder that the process was started in, or by file. Raises ``TopologyError`` where
-    there is none, and, with the line of user code, where it raised something; errors of Penstock's pass."""
+    there is none, and, with the line of user code, where it raised something; Penstock's other errors pass."""
     if str(Path.cwd()) not in sys.path and "" not in sys.path:
         sys.path.insert(0, str(Path.cwd()))
     try:
         return _from_file(Path(place)) if place.endswith(".py") else _by_name(place)
+    except TopologyError as exc:
+        raise _with_line(exc) from exc
     except PenstockError:
         raise
     except Exception as exc:
@@ -104,12 +109,21 @@ def _not_found(place: str, why: str) -> TopologyError:
     )
 
 
+def _with_line(exc: TopologyError) -> TopologyError:
+    """The error with the line of user code that it is about, if there is one."""
+    own = _own_frames(exc)
+    return TopologyError(f"{exc} ({own[-1].filename}, line {own[-1].lineno})") if own else exc
+
+
 def _own_line(exc: Exception) -> str:
-    """Where the user's code raised it: the innermost line that is neither Python's nor a library's; of a file that cannot
-    be parsed, the line in it."""
+    """Where the user's code raised it; of a file that cannot be parsed, the line in it."""
     if isinstance(exc, SyntaxError) and exc.filename is not None:
         return f"{exc.filename}, line {exc.lineno}"
-    frames = traceback.extract_tb(exc.__traceback__)
-    own = [frame for frame in frames if not frame.filename.startswith(("<", *_LIBRARIES))]
-    frame = (own or frames)[-1]
+    frame = (_own_frames(exc) or traceback.extract_tb(exc.__traceback__))[-1]
     return f"{frame.filename}, line {frame.lineno}"
+
+
+def _own_frames(exc: Exception) -> list[traceback.FrameSummary]:
+    """The lines, from the outermost to the innermost, that are neither Python's nor a library's."""
+    frames = traceback.extract_tb(exc.__traceback__)
+    return [frame for frame in frames if not frame.filename.startswith(("<", *_LIBRARIES))]

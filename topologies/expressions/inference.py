@@ -230,8 +230,13 @@ def _field_type(of: Expression, tp: DataType, name: str) -> DataType:
     if found is None:
         listed = ", ".join(n for n, _ in tp.fields)
         owner = f" of {tp.python.__name__}" if tp.python is not None else ""
-        hint = did_you_mean(name, [n for n, _ in tp.fields]) or ";"
-        raise Mismatch(f"there is no column {name!r}{hint} the columns{owner} are: {listed}")
+        near = did_you_mean(name, [n for n, _ in tp.fields])
+        typed = (
+            ""
+            if near or not owner
+            else "; if a function before it returns another type, name that in its call: value=…"
+        )
+        raise Mismatch(f"there is no column {name!r}{near or ';'} the columns{owner} are: {listed}{typed}")
     return found.or_null(tp.nullable)
 
 

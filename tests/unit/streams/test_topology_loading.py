@@ -86,3 +86,13 @@ def test_what_penstock_raises_says_itself_what_to_do(ending: str, folder: Path) 
         load_topology(f"{name}{ending}")
     assert "imported" not in str(told.value)
     assert "operator" in str(told.value)
+    assert str(told.value).endswith(f" ({folder / name}.py, line 2)")
+
+
+def test_what_a_function_that_builds_does_wrong_has_its_line(folder: Path) -> None:
+    (folder / "refused_late.py").write_text(
+        "import penstock as ps\n\ndef build():\n    b = ps.StreamsBuilder('t')\n"
+        "    b.stream('in').group_by_key().windowed_by(ps.session('1m'))\n    return b\n"
+    )
+    with pytest.raises(TopologyError, match=r"session needs a grace: .* \(.*/refused_late\.py, line 5\)$"):
+        load_topology("refused_late:build")

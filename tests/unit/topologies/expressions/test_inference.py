@@ -157,6 +157,11 @@ def test_types(expression: Expression, text: str) -> None:
             col("prise"),
             "there is no column 'prise'; did you mean 'price'? the columns of Bid are: price, note, when, rate",
         ),
+        (
+            col("city"),
+            "there is no column 'city'; the columns of Bid are: price, note, when, rate; if a function before it returns "
+            "another type, name that in its call: value=…",
+        ),
         (col("price.x"), "price is int64, which has no fields, and no 'x'; use price itself"),
         (col("price") + "x", "price + 'x': int64 + string is not defined; cast one of them"),
         (col("rate") + Decimal(1), "rate + Decimal('1'): float64 + decimal is not defined; cast one of them"),

@@ -7,7 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from penstock.streams.cli.client_options import SETTINGS_SERVERS, add_settings_file, add_topology, settings_of
+from penstock.streams.cli.client_options import (
+    SETTINGS_SERVERS,
+    add_settings_file,
+    add_topology,
+    answering,
+    settings_of,
+)
 
 if TYPE_CHECKING:
     from penstock.streams.runtime.topology_record import TopologyChange
@@ -42,8 +48,8 @@ def run(args: argparse.Namespace) -> int:
     topology = load_topology(args.topology)
     settings = settings_of(args.config, application_id=args.application_id, bootstrap_servers=args.bootstrap_servers)
     name = settings.application_id
-    admin = KafkaAdmin(admin_config(settings.bootstrap_servers, settings.common))
-    admin.require_answer()
+    servers = answering(settings.bootstrap_servers, settings.common)
+    admin = KafkaAdmin(admin_config(servers, settings.common))
 
     def open_consumer() -> KafkaConsumer:
         keys = {**settings.common, **settings.consumer}

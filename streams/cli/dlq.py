@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.streams.cli.client_options import above_zero, add_client_options, cluster_of
 from penstock.streams.cli.topic_types import TopicTypes, add_type_options, types_of
-from penstock.streams.cli.typed_bytes import as_json, as_text, moment, raw_shown, shown_or_marked
+from penstock.streams.cli.typed_bytes import as_json, as_text, corrected, moment, raw_shown, shown_or_marked
 
 if TYPE_CHECKING:
     from penstock.streams.kafka.dead_letter_queue import DeadLetter, DeadLetterQueue
@@ -135,13 +135,26 @@ def _expected(queue: DeadLetterQueue, waiting: list[DeadLetter], number: int, li
 def _edited(args: argparse.Namespace, letter: DeadLetter, number: int, line: bytes) -> Any:
     import orjson
 
+    from penstock.state.errors import UserError
     from penstock.streams.cli.produce import json_record
     from penstock.streams.kafka.dead_letter_queue import Replacement
 
     given = orjson.loads(line)
     types = TopicTypes() if letter.origin is None else types_of(args, letter.origin.topic)
-    record = json_record(orjson.dumps({"key": given.get("key"), "value": given.get("value")}), number, types)
-    return Replacement(record.key, record.value)
+    sent: dict[str, bytes | None] = {}
+    for name, codec, data in (("key", types.key, letter.record.key), ("value", types.value, letter.record.value)):
+        try:
+            read = corrected(codec, data, given.get(name))
+        except UserError as exc:
+            raise UserError(f"line {number}: {name}: {exc}. Nothing was sent back") from exc
+        sent[name] = read if read is not None else getattr(json_record(_only(name, given), number, types), name)
+    return Replacement(sent["key"], sent["value"])
+
+
+def _only(name: str, given: dict[str, Any]) -> bytes:
+    import orjson
+
+    return orjson.dumps({name: given.get(name)})
 
 
 def place_of(letter: DeadLetter) -> str:

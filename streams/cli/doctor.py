@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from penstock.streams.cli.client_options import SETTINGS_SERVERS, add_settings_file, settings_of
+from penstock.streams.cli.client_options import SETTINGS_SERVERS, add_settings_file, answering, settings_of
 from penstock.streams.cli.doctor_cluster import Finding, Verdict, addresses, clock, port, rights
 
 if TYPE_CHECKING:
@@ -132,8 +132,7 @@ def cluster(settings: WorkerSettings, topology: str | None, *, with_clock: bool)
 
     servers = settings.bootstrap_servers
     try:
-        admin = KafkaAdmin(admin_config(servers, settings.common))
-        admin.require_answer()
+        admin = KafkaAdmin(admin_config(answering(servers, settings.common), settings.common))
         where = broker_addresses(servers, settings.common)
     except PenstockError as exc:
         yield Finding("brokers", "wrong", f"{servers}: not usable", str(exc))

@@ -69,6 +69,21 @@ def shown_or_marked(codec: Codec, data: bytes | None) -> Any:
         return Undecodable(undecodable=raw_shown(data), error=str(exc))
 
 
+def corrected(codec: Codec, data: bytes | None, given: Any) -> bytes | None:
+    """The bytes in ``given`` if it is the ``Undecodable`` of ``data`` with a text that the serde can read, else ``None``.
+    Raises ``UserError`` if it still cannot."""
+    if not isinstance(shown_or_marked(codec, data), Undecodable) or not isinstance(given, dict):
+        return None
+    if set(given) != {"undecodable", "error"}:
+        return None
+    try:
+        found = raw_given(given["undecodable"])
+    except ValueError as exc:
+        raise UserError(f"undecodable: {exc}") from exc
+    codec.show(found)
+    return found
+
+
 def raw_shown(data: bytes) -> Any:
     """Bytes without a serde: text where they are UTF-8."""
     try:

@@ -20,7 +20,7 @@ _SURE_AFTER: Final = 2
 ones once in 30 s, so one after which nothing else was said for ``_LOOK_S`` counts too."""
 _LOOK_S, _LEAST_S = 2.0, 0.05
 """Between two looks at what the client says, and the shortest attempt."""
-_NOISE = re.compile(r"^\S+/\S+: | \(after \d+ms in state [^)]*\)|, \d+ identical error\(s\) suppressed")
+_NOISE = re.compile(r"^\S+/\S+: | \(after \d+ms in state \w+(, \d+ identical error\(s\) suppressed)?\)")
 _OTHER_PROTOCOL: Final = ("security.protocol", "PLAINTEXT broker listener?", "SSL listener?")
 """The client's guesses, where a listener ends the connection at once."""
 _ADVICE: Final = {

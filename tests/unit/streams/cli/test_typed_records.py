@@ -20,7 +20,16 @@ from penstock.state.stores.store import StoreKind, StoreSpec
 from penstock.streams.cli.produce import json_record, text_records
 from penstock.streams.cli.record_lines import RecordLines, check_format
 from penstock.streams.cli.topic_types import TopicTypes, changelog_keys, parse_type, topology_types, types_of
-from penstock.streams.cli.typed_bytes import RAW, as_json, as_text, codec_of, raw_given, raw_shown
+from penstock.streams.cli.typed_bytes import (
+    RAW,
+    as_json,
+    as_text,
+    codec_of,
+    corrected,
+    raw_given,
+    raw_shown,
+    shown_or_marked,
+)
 from penstock.streams.kafka.console import NewRecord
 from penstock.streams.kafka.follow import FoundRecord
 from penstock.topologies.dsl.builder import StreamsBuilder
@@ -182,6 +191,19 @@ def test_what_cannot_be_read_is_marked_and_counted() -> None:
     assert lines.first_failure.startswith("t [3] offset 14, value: b'no number' cannot be read as int")
     shown = orjson.loads(RecordLines(lambda topic: TopicTypes(value=codec_of(INT)), None).line(RECORD))
     assert shown["value"]["undecodable"] == "no number"
+
+
+def test_what_could_not_be_read_is_written_again_once_its_text_is_corrected() -> None:
+    codec, bad = codec_of(serde_of(Order)), b'{"city":"Ulm","cents":"free"}'
+    marked = shown_or_marked(codec, bad)
+    with pytest.raises(UserError, match="cannot be read as json:Order"):
+        corrected(codec, bad, marked)
+    with pytest.raises(UserError, match="undecodable: bytes are written as text"):
+        corrected(codec, bad, {**marked, "undecodable": 5})
+    fixed = b'{"city":"Ulm","cents":0}'
+    assert corrected(codec, bad, {**marked, "undecodable": fixed.decode()}) == fixed
+    assert corrected(codec, bad, {"city": "Ulm", "cents": 0}) is None, "the type writes it"
+    assert corrected(codec, fixed, {**marked, "undecodable": "x"}) is None, "a record that can be read has such fields"
 
 
 def test_windows_are_readable_as_text() -> None:

@@ -17,9 +17,10 @@ LOGIN = KafkaError(
 )
 
 
-def test_what_the_client_said_is_quoted_without_its_noise() -> None:
+@pytest.mark.parametrize("more", ["", ", 3 identical error(s) suppressed"])
+def test_what_the_client_said_is_quoted_without_its_noise(more: str) -> None:
     causes = ConnectionCauses()
-    causes(REFUSED)
+    causes(KafkaError(KafkaError._TRANSPORT, REFUSED.str().replace(")", f"{more})")))
     causes(KafkaError(KafkaError._ALL_BROKERS_DOWN, "1/1 brokers are down"))
     fault = causes.fault("b:1")
     assert isinstance(fault, EnvironmentFault)

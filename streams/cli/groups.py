@@ -81,7 +81,8 @@ def show_groups(groups: Sequence[GroupSummary], *, as_json: bool) -> str:
 
 
 def show_lag(partitions: Sequence[PartitionLag], *, as_json: bool) -> str:
-    """Partitions as a table with the sum of all lags behind it, or as JSON. ``-``: nothing is committed, or nobody reads."""
+    """Partitions as a table with the sum of all lags behind it, or as JSON. ``-``: nothing is committed, or nobody reads.
+    What partitions without a position hold is added apart: the group may begin elsewhere than with their first record."""
     if as_json:
         return _json({**p._asdict(), "lag": p.lag} for p in partitions)
     rows = [
@@ -90,7 +91,9 @@ def show_lag(partitions: Sequence[PartitionLag], *, as_json: bool) -> str:
     ]
     total = sum(p.lag or 0 for p in partitions)
     shown = table(["topic", "partition", "position", "end", "lag", "owner"], rows)
-    return f"{shown}\ntotal lag: {total}"
+    new = [p for p in partitions if p.position is None and p.end]
+    unread = f", and up to {sum(p.end for p in new)} in partitions without a position" if new else ""
+    return f"{shown}\ntotal lag: {total}{unread}"
 
 
 def show_applications(found: Sequence[ApplicationSummary], *, as_json: bool) -> str:

@@ -37,6 +37,15 @@ kind(
     aggregate("made", "grouped", subtractor="take_out"),
     sink("made"),
 )
+for _first in ("inner", "left", "outer"):
+    for _second in ("inner", "left", "outer"):
+        kind(
+            f"tables_{_first}_{_second}_with_one_table",
+            *_PAIR,
+            join("first", "table_table", _first, "t", "u"),
+            join("made", "table_table", _second, "first", "u"),
+            sink("made"),
+        )
 
 # -- joined windows ----------------------------------------------------------------------------------------------
 

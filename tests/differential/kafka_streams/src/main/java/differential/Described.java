@@ -20,6 +20,7 @@ import org.apache.kafka.streams.kstream.Materialized;
 import org.apache.kafka.streams.kstream.Produced;
 import org.apache.kafka.streams.kstream.Repartitioned;
 import org.apache.kafka.streams.kstream.Suppressed;
+import org.apache.kafka.streams.kstream.internals.suppress.FinalResultsSuppressionBuilder;
 import org.apache.kafka.streams.state.KeyValueStore;
 import org.apache.kafka.streams.state.Stores;
 
@@ -48,7 +49,7 @@ final class Described {
 
     private Object add(Node node) {
         return switch (node.text("op")) {
-            case "stream", "table", "global_table" -> source(node);
+            case "stream", "table", "changelog_table", "global_table" -> source(node);
             case "sink" -> sink(stream(node, "in"), node.text("name"));
             case "split" -> split(node);
             case "merge" -> merge(node);
@@ -168,23 +169,32 @@ final class Described {
 
     static KeyValue<Object, Object> keyValue(Object pair) {
         List<?> made = (List<?>) pair;
-        return KeyValue.pair(made.get(0), made.get(1));
+        return made == null ? null : KeyValue.pair(made.get(0), made.get(1));
     }
 
     private Object suppressed(Node node) {
         KTable<Object, Object> table = table(node);
         if (node.text("until").equals("window_close")) {
-            return windowSuppressed(table);
+            return node.has("grace_ms") ? changesSuppressed(table, node.number("grace_ms", 0)) : windowSuppressed(table);
         }
-        var bound = node.has("max_records")
-                ? Suppressed.BufferConfig.maxRecords(node.number("max_records", 0)).emitEarlyWhenFull()
-                : Suppressed.BufferConfig.unbounded();
+        Suppressed.BufferConfig<?> bound = Suppressed.BufferConfig.unbounded();
+        if (node.has("max_records")) {
+            var most = Suppressed.BufferConfig.maxRecords(node.number("max_records", 0));
+            bound = "shutdown".equals(node.text("when_full")) ? most.shutDownWhenFull() : most.emitEarlyWhenFull();
+        }
         return table.suppress(Suppressed.untilTimeLimit(Duration.ofMillis(node.number("limit_ms", 0)), bound));
     }
 
     @SuppressWarnings({"unchecked", "rawtypes"})
     private static Object windowSuppressed(KTable table) {
         return table.suppress((Suppressed) Suppressed.untilWindowCloses(Suppressed.BufferConfig.unbounded()));
+    }
+
+    /** Of a table that is read as changes: no aggregation of the topology says its grace, so that the node does. */
+    @SuppressWarnings({"unchecked", "rawtypes"})
+    private static Object changesSuppressed(KTable table, long graceMs) {
+        var closing = new FinalResultsSuppressionBuilder(null, Suppressed.BufferConfig.unbounded());
+        return table.suppress(closing.buildFinalResultsSuppression(Duration.ofMillis(graceMs)));
     }
 
     private Object ofStream(Node node) {

@@ -26,7 +26,7 @@ final class Functions {
     private Functions() {}
 
     static Fn named(Object name) {
-        Fn found = KNOWN.get((String) name);
+        Fn found = KNOWN.getOrDefault((String) name, CaseFunctions.KNOWN.get((String) name));
         if (found == null) {
             throw new IllegalArgumentException("function " + name + " is unknown on the Java side");
         }
@@ -118,7 +118,7 @@ final class Functions {
         KNOWN.put("append_third", a -> text(a[2]) + "^" + text(a[1]));
         KNOWN.put("plus_one", a -> ((Long) a[2]) + 1);
         KNOWN.put("minus_one", a -> ((Long) a[2]) - 1);
-        KNOWN.put("plus_number", a -> ((Long) a[2]) + ((Long) a[1]));
+        KNOWN.put("plus_number", a -> CaseFunctions.plus(a[2], a[1]));
         KNOWN.put("minus_number", a -> ((Long) a[2]) - ((Long) a[1]));
         KNOWN.put("take_out", a -> text(a[2]) + "-" + text(a[1]));
         KNOWN.put("merged", a -> "(" + a[1] + "|" + a[2] + ")");

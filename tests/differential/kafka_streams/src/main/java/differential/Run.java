@@ -18,6 +18,7 @@ import org.apache.kafka.streams.TestInputTopic;
 import org.apache.kafka.streams.TestOutputTopic;
 import org.apache.kafka.streams.TopologyTestDriver;
 import org.apache.kafka.streams.kstream.Windowed;
+import org.apache.kafka.streams.kstream.internals.SessionWindow;
 import org.apache.kafka.streams.state.BuiltInDslStoreSuppliers;
 import org.apache.kafka.streams.test.TestRecord;
 
@@ -65,11 +66,18 @@ final class Run {
                     name, driver.createOutputTopic(topic, Described.JSON.deserializer(), Described.JSON.deserializer())));
             for (Node entry : run.nodes("input")) {
                 take(driver, inputs, entry);
-                steps.add(read(outputs));
+                Map<String, Object> step = read(outputs);
+                stores().forEach(name -> step.put("table:" + name, Contents.of(driver, name)));
+                steps.add(step);
             }
         } finally {
             delete(folder);
         }
+    }
+
+    /** The stores whose content is part of the answer. */
+    private List<String> stores() {
+        return run.has("tables") ? run.list("tables").stream().map(String.class::cast).toList() : List.of();
     }
 
     private Properties properties(Path folder) {
@@ -99,9 +107,18 @@ final class Run {
             wallMs = entry.number("ts", 0);
             return;
         }
-        TestRecord<Object, Object> record = new TestRecord<>(
-                entry.fields().get("k"), entry.fields().get("v"), Instant.ofEpochMilli(entry.number("ts", 0)));
+        TestRecord<Object, Object> record =
+                new TestRecord<>(key(entry), entry.fields().get("v"), Instant.ofEpochMilli(entry.number("ts", 0)));
         inputs.get(entry.text("topic")).pipeInput(record);
+    }
+
+    private static Object key(Node entry) {
+        Object key = entry.fields().get("k");
+        if (!entry.has("w")) {
+            return key;
+        }
+        List<Object> bounds = entry.list("w");
+        return new Windowed<>(key, new SessionWindow((Long) bounds.get(0), (Long) bounds.get(1)));
     }
 
     private static Map<String, Object> read(Map<String, TestOutputTopic<Object, Object>> outputs) {

@@ -431,8 +431,7 @@ class Runtime:
             for group in self._groups.values():
                 bounded.enter_context(group.committer.within(limit_s, self._clock.monotonic_s))
             self._give_up(partitions)
-        if not self.options.epochs_grow:  # else the group takes some, and need not give others
-            self.rejoining.gave_back(self._clock.monotonic_s())
+        self._await_assignment()
 
     def _give_up(self, partitions: Sequence[TopicPartition]) -> None:
         failed: list[CommitGroup] = []
@@ -458,6 +457,11 @@ class Runtime:
     def _on_taken_over(self, partitions: Sequence[TopicPartition]) -> None:
         self._events.emit(TasksLost(self._ids_of(partitions)))
         self._on_lost(partitions)
+        self._await_assignment()
+
+    def _await_assignment(self) -> None:
+        if not self.options.epochs_grow:  # else the group takes some, and need not give others
+            self.rejoining.gave_back(self._clock.monotonic_s())
 
     def _on_lost(self, partitions: Sequence[TopicPartition]) -> None:
         """Another member may own them already: nothing may be committed."""

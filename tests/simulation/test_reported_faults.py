@@ -16,6 +16,7 @@ from penstock.streams.events.logging_adapter import LoggingEvents
 from penstock.streams.events.metrics_adapter import MetricsEvents, listed
 from penstock.streams.events.port import Fanout
 from penstock.streams.ports.log import AbortableError, ProducerRetiredError, UnknownOutcomeError
+from penstock.streams.runtime import group_wait
 from penstock.streams.runtime.lag import BEHIND_AFTER_S
 from penstock.streams.task.error_policies import ErrorPolicy, Policies
 from penstock.streams.testing.memory_log import LogEntry
@@ -23,7 +24,7 @@ from tests.recorder import Recorder
 from tests.simulation.programs import clicks_world, stateless_world
 from tests.simulation.test_damage import BadDisk, Block
 from tests.simulation.test_stale_owners import a_world, frozen
-from tests.simulation.world import Node, World
+from tests.simulation.world import POLL_INTERVAL_MS, TURN_MS, Node, World
 
 ORDINARY = {
     "TasksAssigned", "TasksRevoked", "TaskRunning", "TaskCaughtUp", "Committed", "PartitionPaused", "PartitionResumed",
@@ -175,6 +176,20 @@ def test_a_group_that_went_on_without_the_worker(caplog: pytest.LogCaptureFixtur
     world.log.advance(60_000)
     world.settle(node)
     assert eyes.unusual()["TasksLost"] == 1
+
+
+def test_a_worker_that_lost_its_tasks_says_that_it_waits_for_the_group(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(group_wait, "REPORT_S", 1.0)
+    world = clicks_world("exactly_once")
+    first, second = world.node("a"), world.node("b")
+    world.settle(first, second)
+    world.log.advance(POLL_INTERVAL_MS - 1_000)
+    second.turn()
+    world.log.advance(2_000)
+    for _ in range(2 * POLL_INTERVAL_MS // TURN_MS):  # the second one stands still, and is a member for a while
+        first.turn()
+    told = [fact for fact in first.recorder.facts if isinstance(fact, f.TasksLost | f.Waiting | f.WaitEnded)]
+    assert [type(fact) for fact in told] == [f.TasksLost, f.Waiting, f.WaitEnded]
 
 
 @pytest.mark.parametrize("stop", [False, True])

@@ -138,6 +138,7 @@ def run(args: argparse.Namespace) -> int:
         print("\n".join(plan.lines()))
     if args.yes:
         _refuse_held(directory)
+        _fence_fixed(plan, topology, there, settings)
         _carry_out(plan, topics, settings)
     print(plan.as_json(done=args.yes) if args.json else _closing(args.yes, plan))
     return 0
@@ -272,6 +273,20 @@ def _refuse_held(directory: StateDirectory) -> None:
     """Raises ``RetriableError`` while a process has one of the tasks: a frozen one is not a member any more."""
     for task in directory.tasks():
         directory.lock(task, timeout_s=_LOCK_WAIT_S).release()
+
+
+def _fence_fixed(plan: ResetPlan, topology: Topology, there: Mapping[str, int], settings: WorkerSettings) -> None:
+    """Refuse what a worker with fixed partitions, or a job, sends when it wakes. It is not a member, and would commit positions
+    to the application that begins again."""
+    from penstock.state.log import TopicPartition
+    from penstock.streams.batch.handover.worker_exclusion import end_transactions
+    from penstock.streams.runtime.own_topics import input_topics
+    from penstock.streams.worker.fixed_worker_lock import presence_group
+
+    if presence_group(settings.application_id) in plan.groups:
+        read = {*input_topics(topology), *plan.topics}
+        count = max((there.get(topic, 0) for topic in read), default=0)
+        end_transactions(settings, [TopicPartition(settings.application_id, p) for p in range(count)])
 
 
 def _carry_out(plan: ResetPlan, topics: Topics, settings: WorkerSettings) -> None:

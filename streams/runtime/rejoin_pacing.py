@@ -21,13 +21,17 @@ PAUSE_MAX_S = 30.0
 
 
 class RejoinPacing:
-    """See the module. ``events`` receives the facts."""
+    """See the module. ``events`` receives the facts. ``whole``: the group takes back all partitions and then assigns some;
+    a group that takes some need not assign others."""
 
-    def __init__(self, application_id: str, events: EventSink, session_timeout_s: float = 45.0) -> None:
+    def __init__(
+        self, application_id: str, events: EventSink, session_timeout_s: float = 45.0, *, whole: bool = True
+    ) -> None:
         self._application_id = application_id
         self._events = events
         self._silence = RetryBackoff("joining the group again", events)
         self._wait = GroupWait(events, session_timeout_s)
+        self._whole = whole
         self.losses = 0
         """In a row."""
         self._joined_s = 0.0
@@ -77,8 +81,8 @@ class RejoinPacing:
         self._wait.began(now_s)
 
     def gave_back(self, now_s: float) -> None:
-        """The worker, still a member, gave its partitions back and waits for the new assignment."""
-        if self._due_s is None:
+        """The worker gave its partitions back, or lost them, and waits for the new assignment."""
+        if self._due_s is None and self._whole:
             self._wait.began(now_s)
 
     def settled(self, now_s: float) -> None:

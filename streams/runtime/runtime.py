@@ -134,7 +134,8 @@ class Runtime:
             options.buffered_max_records, options.buffered_max_bytes, clock.monotonic_s, events
         )
         self._last_commit_s = clock.monotonic_s()
-        self.rejoining = RejoinPacing(application_id, events, options.session_timeout_ms / 1000)
+        session_s = options.session_timeout_ms / 1000
+        self.rejoining = RejoinPacing(application_id, events, session_s, whole=not options.epochs_grow)
         self._outage = RetryBackoff("committing", events)
         self.consumer = open_consumer()
         self._assignment = Assignment(
@@ -431,7 +432,7 @@ class Runtime:
             for group in self._groups.values():
                 bounded.enter_context(group.committer.within(limit_s, self._clock.monotonic_s))
             self._give_up(partitions)
-        self._await_assignment()
+        self.rejoining.gave_back(self._clock.monotonic_s())
 
     def _give_up(self, partitions: Sequence[TopicPartition]) -> None:
         failed: list[CommitGroup] = []
@@ -457,11 +458,7 @@ class Runtime:
     def _on_taken_over(self, partitions: Sequence[TopicPartition]) -> None:
         self._events.emit(TasksLost(self._ids_of(partitions)))
         self._on_lost(partitions)
-        self._await_assignment()
-
-    def _await_assignment(self) -> None:
-        if not self.options.epochs_grow:  # else the group takes some, and need not give others
-            self.rejoining.gave_back(self._clock.monotonic_s())
+        self.rejoining.gave_back(self._clock.monotonic_s())
 
     def _on_lost(self, partitions: Sequence[TopicPartition]) -> None:
         """Another member may own them already: nothing may be committed."""

@@ -9,9 +9,15 @@ import orjson
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
+from penstock.state.errors import TaskMigratedError
+from penstock.state.log import TopicPartition as InputPartition
+from penstock.streams.batch.cluster import ClusterAddress, open_cluster, open_consumer, open_transactional
 from penstock.streams.cli.main import main
 from penstock.streams.kafka.topics import Topics
+from penstock.streams.ports.log import OffsetAndMetadata
+from penstock.streams.runtime.fixed_fence import fixed_id, mark_fixed
 from penstock.streams.topology_loading import load_topology
+from penstock.streams.worker.fixed_worker_lock import presence_group
 from penstock.streams.worker.load_settings import load_settings
 from penstock.streams.worker.worker import Worker
 from tests.integration.worker.application import until
@@ -113,6 +119,31 @@ def test_a_reset_application_counts_again_from_the_start(
     assert "the partition holds 0 to 3" in capsys.readouterr().err
     assert main([*reset, "--to", "2100-01-01"]) == 0
     assert f"begin at          {name}-in [0] offset 3" in capsys.readouterr().out
+
+
+def test_who_ran_fixed_and_wakes_after_a_reset_commits_nothing(kafka: str, tmp_path: Path) -> None:
+    name = f"app-{uuid.uuid4().hex[:8]}"
+    module = tmp_path / "topology.py"
+    module.write_text(TOPOLOGY.format(name=name))
+    read = InputPartition(f"{name}-in", 0)
+    Topics(kafka, {}).create(read.topic, partitions=1, replication_factor=1, configs={})
+    address = ClusterAddress(kafka)
+    marks = open_consumer(address, presence_group(name))
+    mark_fixed(marks, [read])
+    marks.close()
+    frozen = open_transactional(address, fixed_id(name, 0), timeout_ms=60_000)
+    try:
+        frozen.init_transactions(60)
+        frozen.begin()
+        frozen.send_offsets({read: OffsetAndMetadata(7, "")}, name, 60)
+        order = ["reset", str(module), "--application-id", name, "--bootstrap-server", kafka]
+        assert main([*order, "--state-dir", str(tmp_path / "state"), "--yes"]) == 0
+        with pytest.raises(TaskMigratedError):
+            frozen.commit(60)
+    finally:
+        frozen.close()
+    with open_cluster(address, name) as cluster:
+        assert cluster.committed([read]) == {}
 
 
 def last_count(kafka: str, name: str, offset: int) -> int:

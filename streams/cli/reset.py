@@ -276,8 +276,8 @@ def _refuse_held(directory: StateDirectory) -> None:
 
 
 def _fence_fixed(plan: ResetPlan, topology: Topology, there: Mapping[str, int], settings: WorkerSettings) -> None:
-    """Refuse what a worker with fixed partitions, or a job, sends when it wakes. It is not a member, and would commit positions
-    to the application that begins again."""
+    """Refuse what a worker with fixed partitions, or a job, sends when it wakes. It is not a member, and would commit
+    positions to the application that begins again."""
     from penstock.state.log import TopicPartition
     from penstock.streams.batch.handover.worker_exclusion import end_transactions
     from penstock.streams.runtime.own_topics import input_topics

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Callable
 from typing import Literal, TypeVar, assert_never
 
-from penstock.streams.events.facts import Committed, Fact, Rejoining, TasksAssigned, WorkerStopped
+from penstock.streams.events.facts import Committed, Fact, Rejoining, TasksAssigned, TasksLost, WorkerStopped
 from penstock.streams.events.measurements import Measurement
 from penstock.streams.events.metrics_adapter import Collects, exposition
 from penstock.streams.runtime.lag import lag_of
@@ -54,7 +54,7 @@ class WorkerPages:
         match fact:
             case TasksAssigned():
                 self._joined = True
-            case Rejoining():
+            case Rejoining() | TasksLost():
                 self._joined = False
             case Committed():
                 self._committed_s = self._monotonic_s()

@@ -15,14 +15,25 @@ from confluent_kafka import Producer
 
 from penstock.streams.cli.client_options import BOOTSTRAP_ENV
 from penstock.streams.cli.new import make_project
+from penstock.streams.kafka.embedded.paths import cache_dir
 from tests.integration.worker.application import until
 
 LIMIT_S = 180.0
 
 
+def without_clusters(folder: Path) -> Path:
+    """A cache folder with what was downloaded, that knows no cluster which the user runs: ``dev`` would take that one."""
+    folder.mkdir()
+    for kept in cache_dir().iterdir():
+        if kept.name != "clusters":
+            (folder / kept.name).symlink_to(kept)
+    return folder
+
+
 def test_new_project_runs_at_once_follows_its_code_and_stops_whole(tmp_path: Path, interruptible: None) -> None:
     project = make_project(tmp_path, "shop")
     environment = {name: value for name, value in os.environ.items() if name != BOOTSTRAP_ENV}
+    environment["PENSTOCK_CACHE"] = str(without_clusters(tmp_path / "cache"))
     command = [sys.executable, "-m", "penstock.streams.cli.main", "dev", "shop:topology", "--config", "penstock.toml"]
     shown, said = tmp_path / "outputs.txt", tmp_path / "said.txt"
     with shown.open("w") as out, said.open("w") as err:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from penstock.streams.cli.status_line import changed, shown
-from penstock.streams.events.facts import Rejoining, WorkerStopped
+from penstock.streams.events.facts import Rejoining, TasksAssigned, TasksLost, WorkerStopped
 from penstock.streams.events.metrics_adapter import MetricsEvents
 from penstock.streams.events.port import Fanout
 from penstock.streams.ports.log import AbortableError
@@ -39,11 +39,14 @@ def test_a_worker_is_ready_once_its_tasks_run() -> None:
     assert status.commit_age_s is not None
     now_s += ALIVE_S
     assert (pages.health().well, pages.ready().well) == (False, True), "the loop stands still"
-    world.events.emit(Rejoining(AbortableError("x"), 0.0, 1, 0.1))
-    assert not pages.ready().well
+    for fact in (Rejoining(AbortableError("x"), 0.0, 1, 0.1), TasksLost(tuple(node.runtime.tasks))):
+        world.events.emit(fact)
+        assert not pages.ready().well
+        world.events.emit(TasksAssigned(tuple(node.runtime.tasks)))
+        assert pages.ready().well
     world.events.emit(WorkerStopped("requested", None))
     assert pages.ready().said["state"] == "stopped"
-    assert recorder.counts()["TasksAssigned"] == 1
+    assert recorder.counts()["TasksAssigned"] == 3
 
 
 def test_the_status_line() -> None:

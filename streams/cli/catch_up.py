@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
+from penstock.streams.cli.counts import counted
+
 
 def register(subparsers: Any) -> None:
     """Add the command."""
@@ -49,7 +51,7 @@ def run(args: argparse.Namespace) -> int:
         )
         work = done.work
         page.of_handover(work, done.savepoint, done.no_savepoint)
-    print(f"{work.records:,} records processed in {work.seconds:.1f} s; {work.stores} snapshots published")
+    print(f"{counted(work.records, 'record')} processed in {work.seconds:.1f} s; {work.stores} snapshots published")
     tell_savepoint(done.savepoint, done.no_savepoint)
     print(f"workers of {given.application_id} go on from here")
     return 0

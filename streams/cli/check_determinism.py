@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from penstock.streams.cli.client_options import add_topology
+from penstock.streams.cli.counts import counted
 
 
 def register(subparsers: Any) -> None:
@@ -42,7 +43,7 @@ def run(args: argparse.Namespace) -> int:
     if findings:
         return 1
     print(
-        f"deterministic: {len(topology.operators)} operators gave the same in {len(traces)} runs of {count:,} records "
-        "(other hash seeds, batch sizes and restarts), and touched nothing outside"
+        f"deterministic: {counted(len(topology.operators), 'operator')} gave the same in {len(traces)} runs of "
+        f"{counted(count, 'record')} (other hash seeds, batch sizes and restarts), and touched nothing outside"
     )
     return 0

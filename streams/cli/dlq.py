@@ -7,6 +7,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from penstock.streams.cli.client_options import above_zero, add_client_options, cluster_of
+from penstock.streams.cli.counts import counted
 from penstock.streams.cli.topic_types import TopicTypes, add_type_options, types_of
 from penstock.streams.cli.typed_bytes import as_json, as_text, corrected, moment, raw_shown, shown_or_marked
 
@@ -93,12 +94,12 @@ def _retry(args: argparse.Namespace, queue: DeadLetterQueue) -> None:
     letters = queue.handle(args.limit, send=True)
     for letter in letters:
         print(f"sent back {letter.record.partition}:{letter.record.offset} to {place_of(letter)}")
-    print(f"{len(letters)} letters sent back, with their positions, in one transaction")
+    print(f"{counted(len(letters), 'letter')} sent back, with their positions, in one transaction")
 
 
 def _drop(args: argparse.Namespace, queue: DeadLetterQueue) -> None:
     letters = queue.handle(args.limit, send=False)
-    print(f"{len(letters)} letters dropped; the records stay in {queue.topic}")
+    print(f"{counted(len(letters), 'letter')} dropped; the records stay in {queue.topic}")
 
 
 def _edit(args: argparse.Namespace, queue: DeadLetterQueue) -> None:
@@ -110,7 +111,7 @@ def _edit(args: argparse.Namespace, queue: DeadLetterQueue) -> None:
         letter = _expected(queue, waiting, number, line)
         replaced[letter.record.partition, letter.record.offset] = _edited(args, letter, number, line)
     letters = queue.handle(len(replaced), send=True, replaced=replaced) if replaced else []
-    print(f"{len(letters)} letters sent back with their new contents, in one transaction")
+    print(f"{counted(len(letters), 'letter')} sent back with their new contents, in one transaction")
 
 
 def _expected(queue: DeadLetterQueue, waiting: list[DeadLetter], number: int, line: bytes) -> DeadLetter:

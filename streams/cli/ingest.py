@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from penstock.state.errors import SettingsError
 from penstock.streams.cli.client_options import SETTINGS_SERVERS, settings_of
+from penstock.streams.cli.counts import counted
 
 if TYPE_CHECKING:
     from penstock.streams.connectors.ingestion import Ingestion
@@ -95,13 +96,17 @@ class ShownProgress:
         if progress.waiting and progress.waiting != self._waiting:
             self._print(f"waiting: {progress.waiting}")
         elif time.monotonic() - self._shown_s >= _SHOWN_EVERY_S:
-            self._print(f"{progress.records:,} records{_skipped(progress)}, in {progress.split or 'its source'}")
+            self._print(
+                f"{counted(progress.records, 'record')}{_skipped(progress)}, in {progress.split or 'its source'}"
+            )
         self._waiting = progress.waiting
 
     def done(self, progress: Progress, *, stopped: bool) -> None:
         """The last line."""
         how = "stopped" if stopped else "the source has ended"
-        self._print(f"{how}: {progress.records:,} records written to {self._ingestion.topic}{_skipped(progress)}")
+        self._print(
+            f"{how}: {counted(progress.records, 'record')} written to {self._ingestion.topic}{_skipped(progress)}"
+        )
 
     def _print(self, text: str) -> None:
         self._shown_s = time.monotonic()

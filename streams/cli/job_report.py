@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from penstock.streams.cli.counts import counted
+
 if TYPE_CHECKING:
     from penstock.state.snapshots.manifest import Manifest
     from penstock.streams.cli.spark_options import Given
@@ -44,7 +46,7 @@ class Outcome:
 
     def of_handover(self, work: WorkedOff, savepoint: str | None, no_savepoint: str | None) -> None:
         """Take over the result of a handover."""
-        self.verdict = f"{work.records:,} records processed and committed."
+        self.verdict = f"{counted(work.records, 'record')} processed and committed."
         self.published = [("snapshots", f"{work.stores:,}")]
         self.saved(savepoint, no_savepoint)
 

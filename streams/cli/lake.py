@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
+from penstock.streams.cli.counts import counted
+
 if TYPE_CHECKING:
     from penstock.streams.spark.lake.tables import LakeResult
 
@@ -60,10 +62,10 @@ def run(args: argparse.Namespace) -> int:
         with reported(args, given, "lake") as page:
             done = _written(args, app, given.session)
             page.rows_out = done.rows
-            page.verdict = f"{done.rows:,} rows written to {done.table}."
+            page.verdict = f"{counted(done.rows, 'row')} written to {done.table}."
             held = ", ".join(f"{p}: {offset:,}" for p, offset in sorted(done.offsets.items()))
             page.published = [("table", done.table), ("holds offsets up to", held)]
-        print(f"{done.rows:,} rows written to {done.table} in {done.seconds:.1f} s", flush=True)
+        print(f"{counted(done.rows, 'row')} written to {done.table} in {done.seconds:.1f} s", flush=True)
         return 0
 
     return repeated(args.every, once)

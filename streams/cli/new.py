@@ -92,6 +92,11 @@ jobs:
       - run: python -m pytest
 """
 
+_PYTEST = """# Its tests run by themselves, also where the folder lies inside another project that uses pytest.
+[pytest]
+testpaths = .
+"""
+
 _IGNORED = """.penstock/
 __pycache__/
 .pytest_cache/
@@ -100,6 +105,7 @@ __pycache__/
 FILES = {
     "{name}.py": _TOPOLOGY,
     "test_{name}.py": _TEST,
+    "pytest.ini": _PYTEST,
     "penstock.toml": _SETTINGS,
     "requirements.txt": _REQUIREMENTS,
     "Dockerfile": _DOCKERFILE,

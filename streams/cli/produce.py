@@ -11,6 +11,7 @@ import orjson
 
 from penstock.state.errors import SettingsError, UserError
 from penstock.streams.cli.client_options import add_client_options, cluster_of
+from penstock.streams.cli.counts import counted
 from penstock.streams.cli.record_lines import unescape
 from penstock.streams.cli.topic_types import TopicTypes, add_type_options, types_of
 from penstock.streams.cli.typed_bytes import RAW, Codec, raw_given
@@ -58,7 +59,7 @@ def run(args: argparse.Namespace) -> int:
     lines = sys.stdin.buffer
     records = json_records(lines, types) if args.json else text_records(args, lines, types)
     count = produce_records(servers, client, args.topic, records)
-    print(f"produced {count} records to {args.topic}", file=sys.stderr)
+    print(f"produced {counted(count, 'record')} to {args.topic}", file=sys.stderr)
     return 0
 
 

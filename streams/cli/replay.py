@@ -6,6 +6,8 @@ import argparse
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from penstock.streams.cli.counts import counted
+
 if TYPE_CHECKING:
     from penstock.streams.batch.published import InputRange
 
@@ -60,7 +62,7 @@ def run(args: argparse.Namespace) -> int:
         )
         done = result.replay
         page.rows_out = sum(o.rows for t in done.tasks for o in t.outputs)
-        page.verdict = f"{done.records:,} records replayed."
+        page.verdict = f"{counted(done.records, 'record')} replayed."
         snapshots = sum(s.snapshot is not None for t in done.tasks for s in t.stores)
         page.published = [
             ("folder", result.output),
@@ -84,7 +86,7 @@ def run(args: argparse.Namespace) -> int:
     print(f"began at {done.started_from}: {began(done.inputs)}")
     for caution in done.cautions:
         print(f"caution: {caution}")
-    print(f"{done.records:,} records in {result.seconds:.1f} s; published in {result.output}")
+    print(f"{counted(done.records, 'record')} in {result.seconds:.1f} s; published in {result.output}")
     return 0
 
 

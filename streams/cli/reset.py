@@ -17,6 +17,7 @@ from penstock.streams.cli.client_options import (
     answering,
     settings_of,
 )
+from penstock.streams.cli.counts import counted
 
 if TYPE_CHECKING:
     from penstock.state.log import TopicPartition
@@ -189,8 +190,8 @@ def refuse_members(application_id: str, groups: Sequence[GroupSummary]) -> None:
     for group in groups:
         if group.name in groups_of(application_id) and group.members:
             raise UserError(
-                f"group {group.name} has {len(group.members)} members ({', '.join(group.members)}); stop its workers first, "
-                "and wait for the session timeout after one that was killed"
+                f"group {group.name} has {counted(len(group.members), 'member')} ({', '.join(group.members)}); stop its "
+                "workers first, and wait for the session timeout after one that was killed"
             )
 
 
@@ -207,7 +208,7 @@ def given_offsets(texts: Sequence[str], inputs: Mapping[str, int]) -> dict[Topic
         if not (topic and partition.isdecimal() and offset.isdecimal()):
             raise SettingsError(f"--to-offset {text}: write TOPIC:PARTITION=OFFSET, such as orders:0=1200")
         if int(partition) >= inputs.get(topic, 0):
-            listed = ", ".join(f"{name} ({count} partitions)" for name, count in inputs.items())
+            listed = ", ".join(f"{name} ({counted(count, 'partition')})" for name, count in inputs.items())
             raise SettingsError(
                 f"--to-offset {text}: the topology reads no such partition; its inputs are {listed or 'none'}"
             )

@@ -125,7 +125,9 @@ def _scan(args: argparse.Namespace, topology: Topology, settings: WorkerSettings
     for partition, entries in _partitions(args, topology, settings, reader.spec):
         for store_key, stored in reader.between(entries, low, high):
             if not left:
-                print(f"penstock: stopped after {args.limit} entries; for more, give --limit", file=sys.stderr)
+                print(
+                    f"penstock: stopped at --limit {args.limit}; for more entries, give a larger one", file=sys.stderr
+                )
                 return 0
             left -= 1
             _print(args, partition, reader.shown(store_key, stored))

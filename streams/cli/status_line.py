@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable
 
+from penstock.streams.cli.counts import counted
 from penstock.streams.worker.worker_pages import WorkerStatus
 
 INTERVAL_S = 5.0
@@ -60,4 +61,4 @@ def shown(before: WorkerStatus, now: WorkerStatus, seconds: float) -> str:
     rate = max(now.records - before.records, 0) / seconds
     age = "never" if now.commit_age_s is None else f"{now.commit_age_s:.1f} s ago"
     restoring = f", {now.restoring} restoring" if now.restoring else ""
-    return f"{now.state}: {now.tasks} tasks{restoring}, {rate:,.0f} records/s, lag {now.lag:,}, last commit {age}"
+    return f"{now.state}: {counted(now.tasks, 'task')}{restoring}, {rate:,.0f} records/s, lag {now.lag:,}, last commit {age}"

@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from penstock.streams.cli.counts import counted
+
 
 def register(subparsers: Any) -> None:
     """Add the command."""
@@ -75,7 +77,7 @@ def run(args: argparse.Namespace) -> int:
             stop=stop,
             progress=say,
         )
-        worked = f"{done.records:,} records processed in {done.micro_batches} micro-batches"
+        worked = f"{counted(done.records, 'record')} processed in {done.micro_batches} micro-batches"
         page.verdict = f"{worked}."
         page.saved(done.savepoint, done.no_savepoint)
     print(f"{worked}, {done.seconds:.1f} s")

@@ -18,6 +18,7 @@ from penstock.streams.cli.client_options import (
     answering,
     settings_of,
 )
+from penstock.streams.cli.counts import counted
 
 if TYPE_CHECKING:
     from penstock.streams.kafka.groups import PartitionLag
@@ -30,7 +31,8 @@ INTERVAL_S = 2.0
 class TaskLine:
     """One task. ``owner``: the client id of the worker that has its inputs, or ``None``. ``position``: the sum of its
     committed offsets; ``lag``: what is not committed yet, ``None`` where nothing was committed. ``rate``: committed
-    records a second since the table before; ``None`` in the first one."""
+    records a second since the table before; ``None`` in the first one. ``unread``: the ends of its inputs where nothing
+    was committed."""
 
     task: str
     inputs: tuple[str, ...]
@@ -38,6 +40,7 @@ class TaskLine:
     position: int
     lag: int | None
     rate: float | None = None
+    unread: int = 0
 
 
 def register(subparsers: Any) -> None:
@@ -112,7 +115,8 @@ def _line(task: str, topics: tuple[str, ...], found: Sequence[PartitionLag]) -> 
     owners = sorted({part.owner for part in found if part.owner is not None})
     lags = [part.lag for part in found if part.lag is not None]
     position = sum(part.position or 0 for part in found)
-    return TaskLine(task, topics, ", ".join(owners) or None, position, sum(lags) if lags else None)
+    unread = sum(part.end for part in found if part.position is None)
+    return TaskLine(task, topics, ", ".join(owners) or None, position, sum(lags) if lags else None, unread=unread)
 
 
 def with_rates(before: Sequence[TaskLine], now: Sequence[TaskLine], seconds: float) -> list[TaskLine]:
@@ -142,4 +146,7 @@ def shown(lines: Sequence[TaskLine]) -> str:
     ]
     owned = sum(line.owner is not None for line in lines)
     text = table(["task", "inputs", "worker", "lag", "records/s"], rows)
-    return f"{text}\n{len(lines)} tasks, {owned} with a worker, lag {sum(line.lag or 0 for line in lines):,}"
+    unread = sum(line.unread for line in lines)
+    new = f", and up to {unread:,} in partitions without a position" if unread else ""
+    lag = sum(line.lag or 0 for line in lines)
+    return f"{text}\n{counted(len(lines), 'task')}, {owned} with a worker, lag {lag:,}{new}"

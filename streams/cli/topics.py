@@ -10,6 +10,7 @@ import orjson
 
 from penstock.state.errors import SettingsError
 from penstock.streams.cli.client_options import add_client_options, cluster_of, pairs
+from penstock.streams.cli.counts import counted
 
 if TYPE_CHECKING:
     from penstock.streams.kafka.topics import Topics
@@ -97,7 +98,7 @@ def _describe(args: argparse.Namespace, topics: Topics) -> None:
         print(orjson.dumps(shown, option=orjson.OPT_INDENT_2).decode())
         return
     records = sum(p.end_offset - p.start_offset for p in topic.partitions)
-    print(f"topic {topic.name}: {len(topic.partitions)} partitions, {records} offsets in use")
+    print(f"topic {topic.name}: {counted(len(topic.partitions), 'partition')}, {counted(records, 'offset')} in use")
     for key, value in topic.configs.items():
         print(f"  {key}={value}")
     rows = [

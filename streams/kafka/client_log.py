@@ -13,14 +13,14 @@ import time
 from collections.abc import Callable
 
 REPEATED_AFTER_S = 300.0
-_NOISE = ("CONFWARN", "enable.gapless.guarantee")
+_NOISE = (("CONFWARN", "enable.gapless.guarantee"), ("GETPID", "Coordinator load in progress: retrying"))
 _NUMBER = re.compile(r"\d+")
 _KINDS_MAX = 1_000
 
 
 class Folding(logging.Filter):
     """Lets the first of many equal lines pass. Also drops what tells nothing: librdkafka calls the gapless guarantee
-    experimental on each start."""
+    experimental on each start, and says that it asks again while a new broker's coordinator loads."""
 
     def __init__(self, monotonic_s: Callable[[], float] = time.monotonic) -> None:
         super().__init__()
@@ -32,7 +32,7 @@ class Folding(logging.Filter):
     def filter(self, record: logging.LogRecord) -> bool:
         """Whether to log the line."""
         text = record.getMessage()
-        if all(word in text for word in _NOISE):
+        if any(all(word in text for word in words) for words in _NOISE):
             return False
         kind, now_s = _NUMBER.sub("#", text), self._monotonic_s()
         with self._lock:

@@ -142,7 +142,15 @@ def refuse(found: Collection[TopologyChange], application_id: str) -> None:
 
 def sentences(found: Collection[TopologyChange]) -> str:
     """The changes as one text."""
-    return "; ".join(f"{c.what} was {c.was} and is now {c.becomes}: {c.outcome}, {c.advice}" for c in found)
+    return "; ".join(f"{_difference(c)}: {c.outcome}, {c.advice}" for c in found)
+
+
+def _difference(change: TopologyChange) -> str:
+    if change.was == "-":
+        return f"{change.what} is new ({change.becomes})"
+    if change.becomes == "-":
+        return f"{change.what} is gone (was {change.was})"
+    return f"{change.what} was {change.was} and is now {change.becomes}"
 
 
 def _store_changes(before: TopologyRecord, after: TopologyRecord, topics: Collection[str]) -> Iterator[TopologyChange]:

@@ -96,7 +96,7 @@ def test_letters_go_back_in_order_and_once(
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(edited + b"\n")))
     shop.dlq("edit")
     shop.dlq("drop")
-    assert "1 letters dropped" in capsys.readouterr().out
+    assert "1 letter dropped" in capsys.readouterr().out
     shop.dlq("retry")
     assert "0 letters sent back" in capsys.readouterr().out
 

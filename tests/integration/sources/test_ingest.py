@@ -148,7 +148,7 @@ def test_what_the_user_is_to_correct_ends_with_2(
     assert feed.records() == []
     (feed.folder / "a.csv").write_text("city,n\nRome,0\n")
     assert main(["ingest", *words]) == 0
-    assert f"the source has ended: 1 records written to {feed.topic}" in capsys.readouterr().err
+    assert f"the source has ended: 1 record written to {feed.topic}" in capsys.readouterr().err
     assert main(["ingest", *words, "--from-beginning"]) == 0
     assert [record.key for record in feed.records()] == [b"Rome", b"Rome"]
     assert main(["ingest", words[0].replace(":orders", ":Order"), *words[1:]]) == 2

@@ -35,6 +35,15 @@ def test_its_test_passes_and_can_fail(
     assert done.returncode == 1, done.stdout
 
 
+def test_its_test_passes_inside_another_project_that_uses_pytest(tmp_path: Path) -> None:
+    """The tutorial makes the project in the clone, whose settings of pytest are not the project's."""
+    (tmp_path / "pytest.ini").write_text("[pytest]\npythonpath = .\naddopts = --import-mode=importlib\n")
+    project = make_project(tmp_path, "shop")
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
+    done = subprocess.run(command, cwd=project, capture_output=True, text=True, check=False)
+    assert (done.returncode, "1 passed" in done.stdout) == (0, True), done.stdout
+
+
 def test_its_settings_are_a_workers(tmp_path: Path) -> None:
     settings = load_settings(str(make_project(tmp_path, "shop") / "penstock.toml"), env={})
     assert (settings.application_id, settings.guarantee) == ("shop", "exactly_once")

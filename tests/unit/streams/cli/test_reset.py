@@ -47,7 +47,7 @@ def test_places_to_begin_are_checked() -> None:
     assert given_offsets(["a:b:1=20"], {"a:b": 2}) == {TopicPartition("a:b", 1): 20}
     with pytest.raises(SettingsError, match="write TOPIC:PARTITION=OFFSET"):
         given_offsets(["in=3"], {"in": 1})
-    with pytest.raises(SettingsError, match=r"reads no such partition; its inputs are in \(1 partitions\)"):
+    with pytest.raises(SettingsError, match=r"reads no such partition; its inputs are in \(1 partition\)"):
         given_offsets(["in:1=3"], {"in": 1})
 
 
@@ -62,5 +62,5 @@ def test_times_are_utc_unless_they_say_another_zone() -> None:
 def test_live_members_are_refused_and_other_groups_are_not() -> None:
     refuse_members("app", [GroupSummary("app", "empty", ()), GroupSummary("app-2", "stable", ("w",))])
     for name in ("app", "app-fixed"):
-        with pytest.raises(UserError, match=f"group {name} has 1 members .w.; stop its workers first"):
+        with pytest.raises(UserError, match=f"group {name} has 1 member .w.; stop its workers first"):
             refuse_members("app", [GroupSummary(name, "stable", ("w",))])

@@ -134,7 +134,7 @@ def test_a_snapshot_is_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     where = ("--snapshots", str(tmp_path / "snapshots"))
     status, out, err = run(capsys, "scan", EXAMPLE, "counts", *where, "--limit", "2")
     assert (status, [line.split("\t")[:2] for line in out.splitlines()]) == (0, [["u0", "0"], ["u1", "1"]])
-    assert "stopped after 2 entries" in err
+    assert "stopped at --limit 2; for more entries, give a larger one" in err
     status, out, _ = run(capsys, "list", EXAMPLE, *where)
     assert out.splitlines()[1].split()[:4] == ["counts", "key_value", "3", "5"]
     assert run(capsys, "get", EXAMPLE, "counts", "u4", *where)[1].startswith("u4\t4\t")

@@ -45,5 +45,10 @@ def test_rates_are_of_what_was_committed_since(topology: Topology) -> None:
 
 
 def test_inputs_without_positions_have_no_lag(topology: Topology) -> None:
-    assert {line.lag for line in task_lines(topology, "shop", parts(topology, None))} == {None}
+    lines = task_lines(topology, "shop", parts(topology, None))
+    assert {line.lag for line in lines} == {None}
+    assert (
+        shown(lines).splitlines()[-1]
+        == "4 tasks, 2 with a worker, lag 0, and up to 60 in partitions without a position"
+    )
     assert "no worker of this application has committed yet" in shown(task_lines(topology, "shop", []))

@@ -35,6 +35,14 @@ def test_what_is_wanted_is_not_complained_of() -> None:
     assert not Folding().filter(line(text))
 
 
+def test_a_new_brokers_loading_coordinator_is_no_warning_but_one_that_is_away_is() -> None:
+    text = (
+        "GETPID [rdkafka#producer-9] [thrd:main]: Failed to acquire idempotence PID from broker 127.0.0.1:1/0: Broker: "
+    )
+    assert not Folding().filter(line(text + "Coordinator load in progress: retrying"))
+    assert Folding().filter(line(text + "Coordinator not available: retrying"))
+
+
 def test_the_logger_folds_once() -> None:
     assert client_logger() is client_logger()
     assert sum(isinstance(f, Folding) for f in client_logger().filters) == 1

@@ -98,7 +98,12 @@ def test_what_is_new_and_what_is_gone() -> None:
     assert outcomes(counting(), both) == [("store w", "begins empty")]
     assert outcomes(both, counting()) == [("store w", "left behind")]
     assert {c.outcome for c in changes(counting(), both, ())} & LOSING
-    assert "its changelog app-w-changelog stays until you delete it" in sentences(changes(both, counting(), ()))
+    assert "store w is new (window of string to int, windows of 60000 ms): begins empty" in sentences(
+        changes(counting(), both, ())
+    )
+    gone = sentences(changes(both, counting(), ()))
+    assert "store w is gone (was window of string to int" in gone
+    assert "its changelog app-w-changelog stays until you delete it" in gone
 
 
 def test_inputs_are_named() -> None:

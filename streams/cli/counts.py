@@ -1,0 +1,8 @@
+"""Counts in what commands print."""
+
+from __future__ import annotations
+
+
+def counted(count: int, noun: str) -> str:
+    """Return ``1 record``, ``2 records``, ``1,000 records``."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"

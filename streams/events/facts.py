@@ -80,7 +80,7 @@ class Waiting:
 
 @dataclasses.dataclass(frozen=True)
 class WaitEnded:
-    """A wait is over: the request is answered again."""
+    """A wait is over: the request was answered, or was given up with the tasks that it was for."""
 
     doing: str
     waited_s: float

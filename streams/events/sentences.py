@@ -103,7 +103,7 @@ def _worker(fact: f.WorkerFact) -> tuple[Level, Area, str]:
         case f.Waiting():
             return "warning", "worker", "Still no answer; retrying"
         case f.WaitEnded():
-            return "info", "worker", "Answered again; continuing"
+            return "info", "worker", "The wait is over"
         case f.WorkerStopped(reason="error"):
             return "error", "worker", "Worker stopped with an error"
         case f.WorkerStopped():

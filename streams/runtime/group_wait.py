@@ -39,7 +39,8 @@ class GroupWait:
         self._due_s, self._reported = now_s + REPORT_AGAIN_S, True
         cause = RetriableError(
             "the group has not assigned partitions yet. It waits for each member: one that was killed or stands still "
-            f"counts until its session is over ({self._session_timeout_s:g} s, session_timeout_ms)"
+            f"counts until its session is over ({self._session_timeout_s:g} s, session_timeout_ms). If a line "
+            "before says that no broker answers, it waits for the brokers"
         )
         self._events.emit(Waiting(DOING, cause, now_s - self._since_s))
 

@@ -44,6 +44,8 @@ _REFUSED = (
     "certificate",
 )
 _MISSING_TABLE, _NO_RIGHT = "42P01", "42501"
+_MADE_BY_ANOTHER = (errors.UniqueViolation, errors.DuplicateTable, errors.DuplicateObject)
+"""The table was made at the same moment: its name, or that of its type, was there."""
 _OF_ROWS = ("09", "21", "22", "23", "2F", "38", "39", "42", "44", "54", "P0")
 """Classes of errors that a row's values or columns cause, in the table itself or in its triggers."""
 _AGAIN = ("08", "25", "40", "53", "55", "57")
@@ -131,10 +133,8 @@ class _PostgresWriter(SinkWriter):
     def _make_positions(self) -> None:
         """Creating a table that exists needs a right that writing does not."""
         if self._ask(sql.FIND_POSITIONS, []) == [(None,)]:
-            with suppress(
-                errors.UniqueViolation, errors.DuplicateTable
-            ):  # another worker has made it at the same moment
-                self._ask(sql.MAKE_POSITIONS, [], but=(errors.UniqueViolation, errors.DuplicateTable))
+            with suppress(*_MADE_BY_ANOTHER):
+                self._ask(sql.MAKE_POSITIONS, [], but=_MADE_BY_ANOTHER)
 
     def _take(self, start: int) -> tuple[int, int]:
         """Get a new generation; returns the position and it."""

@@ -9,8 +9,6 @@ from __future__ import annotations
 import dataclasses
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
-from itertools import groupby
-from operator import itemgetter
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Protocol
@@ -21,7 +19,7 @@ import pyarrow.parquet as pq
 from penstock.state.errors import EnvironmentFault, IncompatibleError
 from penstock.state.log import TaskId, TopicPartition
 from penstock.state.snapshots.storage import open_storage
-from penstock.streams.batch.replay_rows import partition_runs
+from penstock.streams.batch.row_runs import partition_runs, whole_runs
 from penstock.streams.task import journal
 from penstock.streams.task.journal import Answers, ClockFiring, Cut, JournalEntry
 
@@ -137,11 +135,8 @@ def write_journals(
     url: str, run: str, bounds: Mapping[TopicPartition, JournalBounds], batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     """Rows of journal topics, each partition's whole and in offset order; the place of each task's file."""
-    runs = (found for batch in batches for found in partition_runs(batch))
-    for tp, parts in groupby(runs, key=itemgetter(0)):
-        entries = (
-            entry for _, part in parts for value in part.column("value") for entry in journal.decode(value.as_py())
-        )
+    for tp, parts in whole_runs(partition_runs(batches)):
+        entries = (entry for part in parts for value in part.column("value") for entry in journal.decode(value.as_py()))
         task = bounds[tp].task
         path = write_journal(url, f"runs/{run}/journal", task, bounds[tp].within(entries))
         yield pa.RecordBatch.from_arrays(

@@ -22,6 +22,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.state.log import Headers, TaskId, TopicPartition
+from penstock.streams.batch.row_runs import partition_runs
 from penstock.streams.batch.shipping import ShippedTopology
 from penstock.streams.ports.chunk import Chunk, running_highest
 from penstock.streams.task.error_policies import Policies
@@ -104,33 +105,32 @@ def placed_rows(ordering: Ordering, batches: Iterable[pa.RecordBatch]) -> Iterat
     ``ORDERED_SCHEMA``."""
     placers: dict[TopicPartition, Placer] = {}
     inputs = inputs_of(ordering, ordering.topology.load())
-    for batch in batches:
-        for tp, part in partition_runs(batch):
-            source, policies = inputs[tp.topic]
-            placer = placers.get(tp) or placers.setdefault(tp, Placer(ordering, tp, policies))
-            chunk = Chunk(
-                tp.topic,
-                tp.partition,
-                part.column("offset").to_pylist(),
-                [],
-                [],
-                part.column("timestamp_ms").to_pylist(),
-            )
-            if source.timestamp is not None:
-                chunk, _ = with_event_times(chunk_of(part, *tp), source)
-            ranges, running = placer.place(chunk)
-            rows = part.num_rows
-            yield pa.RecordBatch.from_arrays(
-                [
-                    pa.array([ordering.subtopologies[tp.topic]] * rows, pa.int32()),
-                    pa.array([tp.partition] * rows, pa.int32()),
-                    pa.array(ranges, pa.int64()),
-                    pa.array([-source.priority] * rows, pa.int32()),
-                    pa.array(running, pa.int64()),
-                    *(part.column(f.name).cast(f.type) for f in list(ORDERED_SCHEMA)[5:]),
-                ],
-                schema=ORDERED_SCHEMA,
-            )
+    for tp, part in partition_runs(batches):
+        source, policies = inputs[tp.topic]
+        placer = placers.get(tp) or placers.setdefault(tp, Placer(ordering, tp, policies))
+        chunk = Chunk(
+            tp.topic,
+            tp.partition,
+            part.column("offset").to_pylist(),
+            [],
+            [],
+            part.column("timestamp_ms").to_pylist(),
+        )
+        if source.timestamp is not None:
+            chunk, _ = with_event_times(chunk_of(part, *tp), source)
+        ranges, running = placer.place(chunk)
+        rows = part.num_rows
+        yield pa.RecordBatch.from_arrays(
+            [
+                pa.array([ordering.subtopologies[tp.topic]] * rows, pa.int32()),
+                pa.array([tp.partition] * rows, pa.int32()),
+                pa.array(ranges, pa.int64()),
+                pa.array([-source.priority] * rows, pa.int32()),
+                pa.array(running, pa.int64()),
+                *(part.column(f.name).cast(f.type) for f in list(ORDERED_SCHEMA)[5:]),
+            ],
+            schema=ORDERED_SCHEMA,
+        )
 
 
 def inputs_of(ordering: Ordering, topology: Topology) -> dict[str, tuple[SourceSpec, Policies]]:
@@ -139,19 +139,6 @@ def inputs_of(ordering: Ordering, topology: Topology) -> dict[str, tuple[SourceS
         topic: (topology.source(name), ordering.policies.of_source(topology.on_error.get(name)))
         for topic, (_, name) in topology.source_topics(ordering.application_id).items()
     }
-
-
-def partition_runs(batch: pa.RecordBatch) -> Iterator[tuple[TopicPartition, pa.RecordBatch]]:
-    """The batch's runs of one topic partition."""
-    topics, partitions = batch.column("topic").to_pylist(), batch.column("partition").to_pylist()
-    start = 0
-    while start < batch.num_rows:
-        topic, partition = topics[start], partitions[start]
-        stop = start + 1
-        while stop < batch.num_rows and topics[stop] == topic and partitions[stop] == partition:
-            stop += 1
-        yield TopicPartition(topic, partition), batch.slice(start, stop - start)
-        start = stop
 
 
 class Placer:

@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Iterator, Mapping
-from itertools import groupby, islice
-from operator import itemgetter
+from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -36,6 +35,7 @@ from penstock.streams.batch.cluster import (
 from penstock.streams.batch.compact_executor import CompactTarget, StoreForm, write_snapshot
 from penstock.streams.batch.handover.piece import FILE_BYTES, SNAPSHOTS, step
 from penstock.streams.batch.last_changes import LastChanges
+from penstock.streams.batch.row_runs import place_runs, whole_runs
 from penstock.streams.batch.shipping import ShippedTopology
 from penstock.streams.kafka.native import choose
 from penstock.streams.ports.chunk import Chunk
@@ -96,22 +96,13 @@ def write_state(job: StateJob, batches: Iterable[pa.RecordBatch]) -> Iterator[pa
     key, and where a changelog has records already."""
     choose("auto")
     topology = job.topology.load()
-    for partition, parts in groupby((run for batch in batches for run in _runs(batch)), key=itemgetter(0)):
+    for partition, parts in whole_runs(place_runs(batches)):
         with TemporaryDirectory(prefix="penstock-state-") as folder:
             state = _State(job, topology, partition, Path(folder))
-            for _, part in parts:
+            for part in parts:
                 state.put(part)
             report = msgspec.json.encode(state.write()).decode()
         yield pa.RecordBatch.from_arrays([pa.array([report])], schema=REPORT_SCHEMA)
-
-
-def _runs(batch: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """The batch's runs of one partition."""
-    at = 0
-    for place, same in groupby(batch.column("place").to_pylist()):
-        count = sum(1 for _ in same)
-        yield place, batch.slice(at, count)
-        at += count
 
 
 @dataclasses.dataclass

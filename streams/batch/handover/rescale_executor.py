@@ -16,7 +16,7 @@ from __future__ import annotations
 import dataclasses
 import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import chain, groupby
+from itertools import chain
 
 import pyarrow as pa
 
@@ -29,6 +29,7 @@ from penstock.streams.batch.cluster import ClusterAddress, open_consumer, open_t
 from penstock.streams.batch.compact_executor import ENTRY_SCHEMA, StoreForm
 from penstock.streams.batch.handover.rekeying import StorePlacing, misplaced, readdressed
 from penstock.streams.batch.handover.rescale_plan import Rescaling
+from penstock.streams.batch.row_runs import place_runs
 from penstock.streams.batch.snapshot_entries import read_entries
 from penstock.streams.ports.log import LogProducer
 
@@ -94,7 +95,7 @@ class Moves:
 
     def check(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Look at rows of ``ENTRY_SCHEMA`` of old places; how many there were. Raises as ``StoreMove.check``."""
-        for place, part in _parts(batches):
+        for place, part in place_runs(batches):
             store, partition = self.sources[place]
             keys, values = part.column("store_key").to_pylist(), part.column("value").to_pylist()
             self.stores[store].check([(k, v) for k, v in zip(keys, values, strict=True) if v is not None], partition)
@@ -103,7 +104,7 @@ class Moves:
     def moved(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The rows at their new places."""
         at = {target: place for place, target in enumerate(self.targets)}
-        for place, part in _parts(batches):
+        for place, part in place_runs(batches):
             store, partition = self.sources[place]
             move = self.stores[store]
             keys, values = part.column("store_key").to_pylist(), part.column("value").to_pylist()
@@ -152,16 +153,6 @@ def base_entries(
                 ],
                 schema=ENTRY_SCHEMA,
             )
-
-
-def _parts(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """The runs of one place."""
-    for batch in batches:
-        start = 0
-        for place, same in groupby(batch.column("place").to_pylist()):
-            count = sum(1 for _ in same)
-            yield place, batch.slice(start, count)
-            start += count
 
 
 def _report(place: int, entries: int) -> pa.RecordBatch:

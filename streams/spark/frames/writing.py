@@ -15,8 +15,6 @@ import re
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
-from itertools import groupby
-from operator import itemgetter
 from typing import Any
 
 import pyarrow as pa
@@ -27,6 +25,7 @@ from penstock.state.errors import PenstockError, SettingsError
 from penstock.state.log import Headers, TopicPartition
 from penstock.streams.batch.cluster import open_cluster
 from penstock.streams.batch.replay_rows import to_headers
+from penstock.streams.batch.row_runs import place_runs, whole_runs
 from penstock.streams.batch.shipping import TopologyRef
 from penstock.streams.kafka.client_config import consumer_config, producer_config
 from penstock.streams.kafka.consumer import KafkaConsumer
@@ -110,22 +109,12 @@ def write_topic(
 
 def write_rows(job: _Job, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Rows of ``ENCODED_SCHEMA``, each partition's together; what was done about each partition."""
-    runs = (run for batch in batches for run in _runs(batch))
-    for place, parts in groupby(runs, key=itemgetter(0)):
-        count = _write(job, TopicPartition(job.topic, place), (part for _, part in parts))
+    for place, parts in whole_runs(place_runs(batches)):
+        count = _write(job, TopicPartition(job.topic, place), parts)
         columns = [[place], [count or 0], [count is not None]]
         yield pa.RecordBatch.from_arrays(
             [pa.array(c, f.type) for c, f in zip(columns, _REPORT, strict=True)], schema=_REPORT
         )
-
-
-def _runs(batch: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """The batch's runs of one place."""
-    at = 0
-    for place, same in groupby(batch.column("place").to_pylist()):
-        count = sum(1 for _ in same)
-        yield place, batch.slice(at, count)
-        at += count
 
 
 def _write(job: _Job, tp: TopicPartition, parts: Iterable[pa.RecordBatch]) -> int | None:

@@ -141,6 +141,11 @@ def inputs_of(ordering: Ordering, topology: Topology) -> dict[str, tuple[SourceS
     }
 
 
+def cuts_of(ordering: Ordering, task: TaskId, topic: str) -> Ints:
+    """The offsets of an input at which ranges between journal entries begin."""
+    return np.array([entry.offsets[topic] for entry in ordering.journals.ordering(task)], np.int64)
+
+
 class Placer:
     """The places of one topic partition, in offset order."""
 
@@ -150,7 +155,7 @@ class Placer:
         self._time_ms = ordering.partition_times_ms.get(tp, NO_TIME)
         self._began_ms = ordering.began_ms.get(tp, NO_TIME)
         task = TaskId(ordering.subtopologies[tp.topic], tp.partition)
-        self._cuts = np.array([entry.offsets[tp.topic] for entry in ordering.journals.ordering(task)], np.int64)
+        self._cuts = cuts_of(ordering, task, tp.topic)
         self._range = 0
         self._running_max_ms = _NEVER
         self._last_offset = -1

@@ -13,11 +13,13 @@ from typing import NamedTuple
 import numpy as np
 
 from penstock.state.log import TaskId, TopicPartition
-from penstock.streams.batch.replay_rows import Ordering, Placer, inputs_of
+from penstock.streams.batch.replay_rows import Ordering, Placer, cuts_of, inputs_of
 from penstock.streams.ports.chunk import Chunk
+from penstock.streams.task.error_policies import Policies
 from penstock.streams.task.event_time import with_event_times
 from penstock.topologies.graph.topology import Topology
 from penstock.topologies.operator_api.columns import Ints
+from penstock.topologies.operators.records.source_sink import SourceSpec
 
 ReadRange = Callable[[TopicPartition, int, int], Iterator[Chunk]]
 """Gives the records of a partition from an offset up to another, in offset order."""
@@ -35,12 +37,12 @@ def task_pieces(
     """A task's records between the offsets of ``ranges``, in pieces that follow each other in the task's order."""
     if len(ranges) == 1:
         ((tp, (start, stop)),) = ranges.items()
-        cuts = np.array([entry.offsets[tp.topic] for entry in ordering.journals.ordering(task)], np.int64)
+        cuts = cuts_of(ordering, task, tp.topic)
         for chunk in read(tp, start, stop):
             yield from _split(chunk, cuts)
         return
-    inputs = [_Input(ordering, topology, tp, read(tp, *ranges[tp])) for tp in sorted(ranges)]
-    yield from _merged(inputs)
+    known = inputs_of(ordering, topology)
+    yield from _merged([_Input(ordering, tp, *known[tp.topic], read(tp, *ranges[tp])) for tp in sorted(ranges)])
 
 
 def _split(chunk: Chunk, cuts: Ints) -> Iterator[TaskPiece]:
@@ -67,8 +69,10 @@ class _Place(NamedTuple):
 class _Input:
     """One input partition: the chunk that has been read and not all been taken."""
 
-    def __init__(self, ordering: Ordering, topology: Topology, tp: TopicPartition, chunks: Iterator[Chunk]) -> None:
-        self._source, policies = inputs_of(ordering, topology)[tp.topic]
+    def __init__(
+        self, ordering: Ordering, tp: TopicPartition, source: SourceSpec, policies: Policies, chunks: Iterator[Chunk]
+    ) -> None:
+        self._source = source
         self._placer = Placer(ordering, tp, policies)
         self._chunks = chunks
         self._topic = tp.topic

@@ -279,15 +279,13 @@ def _refuse_held(directory: StateDirectory) -> None:
 def _fence_fixed(plan: ResetPlan, topology: Topology, there: Mapping[str, int], settings: WorkerSettings) -> None:
     """Refuse what a worker with fixed partitions, or a job, sends when it wakes. It is not a member, and would commit
     positions to the application that begins again."""
-    from penstock.state.log import TopicPartition
     from penstock.streams.batch.handover.worker_exclusion import end_transactions
     from penstock.streams.runtime.own_topics import input_topics
     from penstock.streams.worker.fixed_worker_lock import presence_group
 
     if presence_group(settings.application_id) in plan.groups:
         read = {*input_topics(topology), *plan.topics}
-        count = max((there.get(topic, 0) for topic in read), default=0)
-        end_transactions(settings, [TopicPartition(settings.application_id, p) for p in range(count)])
+        end_transactions(settings, range(max((there.get(topic, 0) for topic in read), default=0)))
 
 
 def _carry_out(plan: ResetPlan, topics: Topics, settings: WorkerSettings) -> None:

@@ -155,12 +155,15 @@ def maybe_run_fixed(marks: Marks) -> set[TopicPartition]:
     return {tp for tp, mark in marks.items() if mark is not None and mark.metadata != FENCED}
 
 
-def fence_fixed(
-    partitions: Iterable[TopicPartition], open_producer: Callable[[int], LogProducer], timeout_s: float
-) -> None:
+def numbers_of(partitions: Iterable[TopicPartition]) -> set[int]:
+    """Their partition numbers: topics share the ids."""
+    return {tp.partition for tp in partitions}
+
+
+def fence_fixed(partitions: Iterable[int], open_producer: Callable[[int], LogProducer], timeout_s: float) -> None:
     """End the transactions that workers with these fixed partitions have left open, and refuse what they send later.
     ``open_producer`` creates a producer with the id of a fixed partition."""
-    for partition in sorted({tp.partition for tp in partitions}):
+    for partition in sorted(partitions):
         _opened(open_producer, partition, timeout_s).close()
 
 
@@ -209,13 +212,13 @@ class FixedFence:
         if afresh:
             self._look()
             self._marked = self._read_marked()
-        mine = {tp.partition for tp in given}
+        mine = numbers_of(given)
         due = {tp for tp in self._marked if tp.partition in mine}
         if not due:
             return
         producers: dict[int, LogProducer] = {}
         try:
-            for partition in sorted({tp.partition for tp in due}):
+            for partition in sorted(numbers_of(due)):
                 producers[partition] = _opened(self._open_producer, partition, self._timeout_s)
             self._look()
             still = self._read_marked()

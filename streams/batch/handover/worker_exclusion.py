@@ -21,6 +21,7 @@ from penstock.streams.runtime.fixed_fence import (
     fence_fixed,
     fixed_id,
     maybe_run_fixed,
+    numbers_of,
     refuse_moved,
 )
 from penstock.streams.worker.fixed_worker_lock import (
@@ -98,7 +99,7 @@ class Hold:
         """End those that work of this job has left open when it failed: until then the positions that they cover stay
         undecided. Work that still goes on is refused from then on. Raises as ``check``."""
         self.check()
-        end_transactions(self._settings, self._inputs)
+        end_transactions(self._settings, numbers_of(self._inputs))
 
     def _look(self) -> None:
         now_s = time.monotonic()
@@ -168,10 +169,10 @@ def _fence_former(settings: WorkerSettings, marks: Marks) -> None:
     """End the transactions that killed jobs and workers with fixed partitions left open. Until they end, the positions that
     they cover stay undecided, and a process that was not killed could still commit. The marks stay: the job sets its own
     when it is sure that it may go on."""
-    end_transactions(settings, maybe_run_fixed(marks))
+    end_transactions(settings, numbers_of(maybe_run_fixed(marks)))
 
 
-def end_transactions(settings: WorkerSettings, partitions: Iterable[TopicPartition]) -> None:
+def end_transactions(settings: WorkerSettings, partitions: Iterable[int]) -> None:
     """End those that workers with these fixed partitions, or jobs, have left open, and refuse what they send later."""
     s, timeout_ms = settings, settings.transaction_timeout_ms
     writing = ClusterAddress(s.bootstrap_servers, {**s.common, **s.producer})

@@ -23,6 +23,7 @@ from penstock.streams.runtime.fixed_fence import (
     maybe_run_fixed,
     moved_to,
     moving_to,
+    numbers_of,
     refuse_moved,
 )
 from penstock.streams.testing.memory_clients import MemoryConsumer
@@ -71,7 +72,7 @@ def test_a_worker_that_joins_reads_the_marks_and_a_job_leaves_them(mark: str, re
     def texts() -> set[str]:
         return {m.metadata for m in found().values() if m is not None}
 
-    fence_fixed(maybe_run_fixed(found()), producer, 1.0)
+    fence_fixed(numbers_of(maybe_run_fixed(found())), producer, 1.0)
     assert opened == [0, 1]
     assert texts() == {mark}
     fence = FixedFence(
@@ -124,7 +125,7 @@ class _Frozen:
             self.ran = True
             self.log.advance(TRANSACTION_ENDS_MS)  # until then a job waits for the positions
             found = MemoryConsumer(self.log, "shop-fixed").committed([A, B])
-            fence_fixed(maybe_run_fixed(found), self._opened, 1.0)
+            fence_fixed(numbers_of(maybe_run_fixed(found)), self._opened, 1.0)
             mark_fixed(MemoryConsumer(self.log, "shop-fixed"), [A, B], self.mark)
         self.left -= 1
 

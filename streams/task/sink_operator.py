@@ -64,10 +64,14 @@ class WatermarkEmitter:
         self._watermarks = watermarks
         self._hold_ms = hold_ms
         self._cost = partitions * RECORDS_PER_MARK
-        start = (time.watermark_before_ms, self._cost * _CREDIT_ROUNDS)
+        start = (self._start_ms(), self._cost * _CREDIT_ROUNDS)
         self._sent_ms, self._credit = watermarks.sent.get(topic, start)
         self._sent_idle = watermarks.idle
         self._seen: list[int] | None = None
+
+    def _start_ms(self) -> int:
+        """The watermark that counts as sent where none is noted."""
+        return self._time.watermark_before_ms
 
     def marks_before(self, place: int) -> Iterator[tuple[int, Output]]:
         """Yield the watermark records caused by the records before ``place``, after the places of their causes."""
@@ -127,18 +131,8 @@ class LoopWatermarkEmitter(WatermarkEmitter):
     """Sends watermarks to a feedback topic: the watermark of the task's other inputs as round 0, and what all tasks
     have sent in one round as the next round."""
 
-    def __init__(
-        self,
-        time: BatchTimes,
-        topic: str,
-        partitions: int,
-        writer: int,
-        writers: int,
-        watermarks: TaskWatermarks,
-        hold_ms: int,
-    ) -> None:
-        super().__init__(time, topic, partitions, writer, writers, watermarks, hold_ms)
-        self._sent_ms = watermarks.base_ms
+    def _start_ms(self) -> int:
+        return self._watermarks.base_ms
 
     def marks_before(self, place: int) -> Iterator[tuple[int, Output]]:
         """Yield the watermark records caused by the records before ``place``, after the places of their causes."""

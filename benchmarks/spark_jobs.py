@@ -1,15 +1,15 @@
-"""``python -m benchmarks.spark_jobs``: Spark as the second engine, beside what a user of PySpark would write by hand.
+"""``python -m benchmarks.spark_jobs``: Spark as the second engine, compared with what a user of PySpark would write.
 
 On one topic of clicks, in one Spark session, taking turns:
 
-- ``replay``: a count per user and window by ``penstock.spark.replay``, beside the same count by ``groupBy`` on Spark's own
-  Kafka source; both write Parquet.
-- ``frame``: an aggregation over all fields of the typed topic (``Application.topic``), beside Spark's source and
-  ``from_json``.
-- ``compact``: the topic as a table, compacted into snapshots, beside a plain ``count`` of the topic by Spark's source.
+- ``replay``: a count per user and window by ``penstock.spark.replay``; the same count by ``groupBy`` on Spark's own Kafka
+  source. Both write Parquet.
+- ``frame``: an aggregation over all fields of the typed topic (``Application.topic``); the same with Spark's source
+  and ``from_json``.
+- ``compact``: the topic as a table, compacted into snapshots; a plain ``count`` of the topic by Spark's source.
 
-Then ``catch-up``: a backlog of that count, worked off by ``penstock.spark`` in a process of its own, beside a worker of
-its own rate; both are timed from the start of the process until everything is committed. Every answer is held against the
+Then ``catch-up``: a backlog of that count, worked off by ``penstock.spark`` in a process of its own, compared with
+workers; both are timed from the start of the process until everything is committed. Every answer is held against the
 data's own numbers or against the other's; a figure whose answer differs is void.
 """
 
@@ -42,7 +42,7 @@ PARTS = ("replay", "frame", "compact", "catch-up")
 RECORDS, BACKLOG = 2_000_000, 10_000_000
 KEYS = 100_000
 TURNS = 3
-HEAD = ["work", "records", "Penstock, s", "beside it", "s", "ratio", "asked", "check"]
+HEAD = ["work", "records", "Penstock, s", "compared with", "s", "ratio", "asked", "check"]
 BESIDE = {
     "replay": "groupBy, window and count in PySpark",
     "frame": "Spark's Kafka source and from_json",
@@ -105,14 +105,12 @@ def in_session(topic: Topic, folder: Path, parts: Sequence[str], turns: int) -> 
             for part in parts:
                 ours, theirs, verdict = spark_work.pair(part, spark, topic, folder)
                 # Every second turn the other way round, so that neither always finds the other's warm caches.
-                (first_s, first), (second_s, second) = (timed(w) for w in ((ours, theirs)[:: 1 - 2 * (number % 2)]))
-                swapped = bool(number % 2)
-                turn = (
-                    Turn(second_s, first_s, verdict(second, first))
-                    if swapped
-                    else Turn(first_s, second_s, verdict(first, second))
+                took = {work: timed(work) for work in ((theirs, ours) if number % 2 else (ours, theirs))}
+                (ours_s, answer), (theirs_s, their_answer) = took[ours], took[theirs]
+                turn = Turn(ours_s, theirs_s, verdict(answer, their_answer))
+                say(
+                    f"{part} {number or 'warm-up'}: {turn.ours_s:.1f} s, compared with {turn.theirs_s:.1f} s {turn.void}"
                 )
-                say(f"{part} {number or 'warm-up'}: {turn.ours_s:.1f} s, beside it {turn.theirs_s:.1f} s {turn.void}")
                 if number:
                     found[part].append(turn)
     return [Figure(part, topic.records, some) for part, some in found.items()]
@@ -164,14 +162,14 @@ def caught_up(log: Log, folder: Path, topic: Topic, processes: int, limit_s: flo
 
 
 def backlog(log: Log, folder: Path, topic: Topic, turns: int, limit_s: float) -> list[Figure]:
-    """Catch-up beside one worker and two."""
+    """Catch-up, compared with one worker and with two."""
     found: dict[str, list[Turn]] = {"catch-up": [], "catch-up, two": []}
     for number in range(turns):
         ours_s, wrong = caught_up(log, folder, topic, 0, limit_s)
         for part, processes in (("catch-up", 1), ("catch-up, two", 2)):
             theirs_s, also = caught_up(log, folder, topic, processes, limit_s)
             turn = Turn(ours_s, theirs_s, wrong or also)
-            say(f"{part} {number + 1}: {turn.ours_s:.1f} s, beside it {turn.theirs_s:.1f} s {turn.void}")
+            say(f"{part} {number + 1}: {turn.ours_s:.1f} s, compared with {turn.theirs_s:.1f} s {turn.void}")
             found[part].append(turn)
     return [Figure(part, topic.records, some) for part, some in found.items()]
 

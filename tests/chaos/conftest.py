@@ -45,13 +45,14 @@ class Shared:
         self._scene: Scene | None = None
 
     def scene(self) -> Scene:
-        """The application, both of its workers at work."""
+        """The application, both of its workers at work and no rebalance under way, whatever the case before left."""
         if self._scene is None:
             self._count += 1
             self._scene = Scene(self._cluster, f"shared{self._count}", self._folder / str(self._count))
             self._scene.worker("a")
             self._scene.worker("b")
             self._scene.await_both()
+        self._scene.await_settled()
         return self._scene
 
     def is_sound(self) -> bool:

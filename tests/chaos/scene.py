@@ -15,6 +15,7 @@ from tests.chaos.workers import Setup, WorkerProcess, until
 from tests.chaos.writer import OrderWriter
 
 PARTITIONS = 4
+TASKS_PER_PARTITION = 2  # one on each side of the repartition topic
 Mark = dict[str, int]
 STORES = ("per-user", "per-commit", "per-city")
 
@@ -38,6 +39,7 @@ class Scene:
         self.cluster = cluster
         self.name = f"{name}-{time.time_ns() // 1_000_000:x}"
         self.guarantee = guarantee
+        self.partitions = partitions
         self.folder = folder
         folder.mkdir(parents=True, exist_ok=True)
         self.reader = LogReader(cluster.bootstrap_servers)
@@ -119,6 +121,28 @@ class Scene:
             return names.count("WorkerStarted") == worker.lives and names[-1:] == ["TaskRunning"]
 
         until("each worker has tasks", lambda: all(has_tasks(w) for w in workers), limit_s)
+
+    def running(self, worker: WorkerProcess) -> set[str]:
+        """The tasks that run in a worker, by its facts: begun, and neither revoked, lost nor left since."""
+        out: set[str] = set()
+        for fact in worker.facts():
+            if fact["fact"] == "TaskRunning":
+                out.add(fact["task"])
+            elif fact["fact"] in ("TasksRevoked", "TasksLost"):
+                out -= set(fact["tasks"])
+            elif fact["fact"] in ("WorkerStarted", "Rejoining"):
+                out.clear()
+        return out
+
+    def await_settled(self) -> None:
+        """Write orders until each task runs in exactly one worker and each worker has some: no rebalance is under way, as
+        an overloaded machine begins by itself."""
+
+        def settled() -> bool:
+            shares = [len(self.running(w)) for w in self.workers]
+            return all(shares) and sum(shares) == TASKS_PER_PARTITION * self.partitions
+
+        self.feed("each task runs in one worker, and each worker has tasks", settled)
 
     def feed(self, what: str, condition: Callable[[], object], limit_s: float = 180.0) -> None:
         """Write orders, a few at a time, until the condition holds: work for as many commits as that takes."""

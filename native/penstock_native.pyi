@@ -104,8 +104,8 @@ class EntryMap:
         a byte per row, 1 where there is none (``None``: nowhere), and the int64 places of keys of which nothing is known."""
 
     def put_many(self, keys: Sequence[bytes], values: Sequence[bytes | None]) -> None: ...
-    def put_rows(self, data: Any, offsets: Any, value_data: Any, value_offsets: Any) -> None:
-        """``put_many`` of a column of keys and one of values, both without nulls."""
+    def put_rows(self, data: Any, offsets: Any, value_data: Any, value_offsets: Any, value_nulls: Any = None) -> None:
+        """``put_many`` of a column of keys without nulls and one of values."""
 
     def keep_many(self, keys: Sequence[bytes], values: Sequence[bytes | None]) -> None: ...
     def forget_below(self, bound: bytes) -> None: ...
@@ -175,6 +175,13 @@ def list_rows(data: Any, offsets: Any, nulls: Any) -> list[bytes | None]:
 
 def take_rows(data: Any, offsets: Any, nulls: Any, places: Any) -> _Column:
     """The column of the values at these int64 places. ``IndexError`` for one outside."""
+
+def stamp_rows(data: Any, offsets: Any, nulls: Any, times: Any) -> _Column:
+    """The column with each value behind its int64 time as 8 bytes, big-endian."""
+
+def window_key_rows(data: Any, offsets: Any, nulls: Any) -> _Column | None:
+    """The keys of a window store, ``start | key``, from those of its changelog, ``key | start | 0``. ``None``: some are not
+    such keys."""
 
 def partition_rows(data: Any, offsets: Any, partitions: int) -> bytes:
     """int32 partitions by murmur2."""

@@ -19,9 +19,11 @@ from __future__ import annotations
 import re
 import struct
 from collections.abc import Iterable, Sequence
+from typing import Any, TypeAlias
 
 from penstock.state.errors import IncompatibleError, TopologyError
-from penstock.state.stores.store import SEGMENTED, StoreSpec
+from penstock.state.native import compiled
+from penstock.state.stores.store import SEGMENTED, PackedPuts, StoreSpec
 
 TAIL_KEPT_MS = 3_600_000
 """So long the broker's cleaner leaves new records alone under at-least-once: see
@@ -43,6 +45,9 @@ OWN_TIMES = {
 }
 """Internal topics accept the timestamps of operators: the state of a window that ends tomorrow has tomorrow's
 timestamp, which brokers reject by default."""
+
+Packed: TypeAlias = tuple[Any, Any, Any]
+"""A column of byte strings in the format of the compiled part: data, int64 offsets, and a byte per null flag or ``None``."""
 
 _TOPIC_NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _TIMESTAMP = struct.Struct(">q")
@@ -188,6 +193,20 @@ def from_changelog_columns(
     if spec.kind == "window":
         return [(k[-_SUFFIX_BYTES:-4] + k[:-_SUFFIX_BYTES], v) for k, v in entries.items()]
     return _segmented(spec, entries)
+
+
+def from_packed_changelog(spec: StoreSpec, keys: Packed, values: Packed, times_ms: Any) -> PackedPuts | None:
+    """As ``from_changelog_columns``, without an object per record: columns in buffers, ``times_ms`` as an int64 array; a key
+    stands there as often as it was logged. ``None``: only ``from_changelog_columns`` can do it, or say what is wrong."""
+    if (native := compiled()) is None or spec.kind not in ("key_value", "window") or keys[2] is not None:
+        return None
+    entries, ends, _ = keys
+    if spec.kind == "window":
+        if (made := native.window_key_rows(*keys)) is None:
+            return None
+        entries, ends = made[0], memoryview(made[1]).cast("q")
+    stored, stored_ends, absent = native.stamp_rows(*values, times_ms)
+    return PackedPuts(entries, ends, stored, memoryview(stored_ends).cast("q"), absent)
 
 
 def _segmented(spec: StoreSpec, entries: dict[bytes, bytes | None]) -> list[tuple[bytes, bytes | None]]:

@@ -22,7 +22,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from typing import Any, Generic, Literal, NamedTuple, Protocol
+from typing import Any, Generic, Literal, NamedTuple, Protocol, TypeAlias
 
 from penstock.state.serdes.serde import Serde
 from penstock.state.type_parameters import S
@@ -77,16 +77,21 @@ class PackedBytes(NamedTuple):
 
 
 class PackedPuts(NamedTuple):
-    """Entries as two columns of equal length, each as data and int64 ends that begin with 0; without deletions."""
+    """Entries as two columns of equal length, each as data and int64 places of its values' ends, before them the place
+    where the first begins. ``absent``: a byte per entry, 1 deletes; ``None``: none does."""
 
     keys: Any
     key_ends: Any
     values: Any
     value_ends: Any
+    absent: Any = None
 
     def listed(self) -> Puts:
         """The entries as objects."""
-        return Puts(_cut(self.keys, self.key_ends), _cut(self.values, self.value_ends))
+        values: list[bytes | None] = [*_cut(self.values, self.value_ends)]
+        if self.absent is not None:
+            values = [None if gone else value for value, gone in zip(values, bytes(self.absent), strict=True)]
+        return Puts(_cut(self.keys, self.key_ends), values)
 
 
 def _cut(data: Any, ends: Any) -> list[bytes]:
@@ -108,22 +113,31 @@ class Unbased(Protocol):
         knows the ``whole`` store: then they are absent."""
 
 
+Entries: TypeAlias = Sequence[tuple[bytes, bytes | None]] | Puts | PackedPuts
+"""Entries of a store; of one key's, the last wins, and ``None`` deletes."""
+
+
+def columns_of(entries: Entries) -> Puts:
+    """The entries as two columns of objects."""
+    if isinstance(entries, Puts | PackedPuts):
+        return entries.listed()
+    return Puts([key for key, _ in entries], [value for _, value in entries])
+
+
 @dataclasses.dataclass(slots=True)
 class StoreWrites:
-    """The changes of one commit to one store. ``puts``: entries; later ones win, ``None`` deletes. ``drop_below``: drop
+    """The changes of one commit to one store. ``drop_below``: drop
     every key below it (expired windows), after the puts. ``position``: the encoded position record; never ``None`` if
     anything is written."""
 
     store: str
-    puts: Sequence[tuple[bytes, bytes | None]] | Puts | PackedPuts
+    puts: Entries
     position: bytes
     drop_below: bytes | None = None
 
     def columns(self) -> Puts:
         """The puts as columns."""
-        if isinstance(self.puts, Puts | PackedPuts):
-            return self.puts.listed()
-        return Puts([key for key, _ in self.puts], [value for _, value in self.puts])
+        return columns_of(self.puts)
 
 
 class StateBackend(Protocol):

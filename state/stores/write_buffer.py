@@ -9,9 +9,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from penstock.state.stores.entry_cache import EntryMap
-from penstock.state.stores.store import PackedPuts, StoreWrites
+from penstock.state.stores.store import Entries, PackedPuts, StoreWrites, columns_of
 
 _PART = 8_192
+
+
+def put_entries(entries: EntryMap, puts: Entries) -> None:
+    """Put entries into a map, as columns where both sides can."""
+    put_rows = getattr(entries, "put_rows", None)
+    if isinstance(puts, PackedPuts) and put_rows is not None:
+        put_rows(*puts)
+    elif (columns := columns_of(puts)).keys:
+        entries.put_many(*columns)
 
 
 class StoreBuffer:
@@ -41,11 +50,7 @@ class StoreBuffer:
 
     def commit(self, write: StoreWrites) -> None:
         """One commit: the entries, then the drop."""
-        put_rows = getattr(self.entries, "put_rows", None)
-        if isinstance(write.puts, PackedPuts) and put_rows is not None:
-            put_rows(*write.puts)
-        elif (puts := write.columns()).keys:
-            self.entries.put_many(*puts)
+        put_entries(self.entries, write.puts)
         drop_below = write.drop_below
         if drop_below is not None:
             self.entries.forget_below(drop_below)

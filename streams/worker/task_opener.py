@@ -12,16 +12,14 @@ import shutil
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from itertools import compress
 from pathlib import Path
-from typing import Any
 
 from penstock.state.errors import IncompatibleError, PenstockError, RetriableError, StateCorruptedError
 from penstock.state.failpoints import failpoint
 from penstock.state.log import TaskId, TopicPartition
 from penstock.state.machine.atomic_files import environment_fault
 from penstock.state.machine.state_directory import StateDirectory, TaskLock
-from penstock.state.recovery.changelog import History, changelog_topic, from_changelog_columns
+from penstock.state.recovery.changelog import History, changelog_topic
 from penstock.state.recovery.position import Position, decode_position, encode_position
 from penstock.state.recovery.restore_decision import (
     ChangelogFacts,
@@ -45,6 +43,7 @@ from penstock.streams.events.facts import (
     StoreQuarantined,
 )
 from penstock.streams.events.port import NO_EVENTS, EventSink
+from penstock.streams.ports.changelog_entries import entries_of
 from penstock.streams.ports.log import LogAdmin, LogConsumer
 from penstock.streams.runtime.changelog_epochs import replaced
 from penstock.streams.runtime.topic_watch import all_topic_ids
@@ -406,10 +405,7 @@ class TaskOpener:
                         stop -= 1
                     offset = facts.end_offset if stop < len(chunk) else chunk.offsets[-1] + 1
                     records += stop
-                    columns: list[list[Any]] = [chunk.keys[:stop], chunk.values[:stop], chunk.timestamps[:stop]]
-                    if (taken := history.taken(columns[0], columns[2])) is not None:
-                        columns = [list(compress(column, taken)) for column in columns]
-                    entries = from_changelog_columns(spec, *columns)
+                    entries = entries_of(spec, history, chunk.part(0, stop))
                     backend.commit([StoreWrites(spec.name, entries, self._position(spec, facts, offset, begun_ms))])
                     failpoint("restore.chunk_written")
                 offset = max(offset, min(fetched.ends.get(partition, 0), facts.end_offset))

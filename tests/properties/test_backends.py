@@ -45,7 +45,7 @@ ALL_KEYS = [b"", *(bytes([i]) for i in range(256)), b"\xff\xff", b"position"]
 
 def packed(puts: list[tuple[bytes, bytes | None]]) -> PackedPuts:
     keys, values = BytesColumn.of([key for key, _ in puts]), BytesColumn.of([value for _, value in puts])
-    return PackedPuts(keys.data, keys.offsets, values.data, values.offsets)
+    return PackedPuts(keys.data, keys.offsets, *values.raw())
 
 
 class Asking:
@@ -102,13 +102,7 @@ class Backends(RuleBasedStateMachine):
         self.commits += 1
         position = b"p%d" % self.commits
         both = [
-            StoreWrites(
-                store,
-                packed(puts) if in_columns and all(value is not None for _, value in puts) else puts,
-                position,
-                below,
-            )
-            for store, puts, below in writes
+            StoreWrites(store, packed(puts) if in_columns else puts, position, below) for store, puts, below in writes
         ]
         self.model.commit(both)
         self.real.commit(both)

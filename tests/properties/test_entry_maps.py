@@ -34,11 +34,11 @@ def some_value(rng: random.Random) -> bytes | None:
 def put(entries: EntryMap, keys: list[bytes], values: list[bytes | None]) -> None:
     """In columns where that can be done."""
     put_rows = getattr(entries, "put_rows", None)
-    if put_rows is None or None in values:
+    if put_rows is None:
         entries.put_many(keys, values)
         return
     packed, stored = BytesColumn.of(keys), BytesColumn.of(values)
-    put_rows(packed.data, packed.offsets, stored.data, stored.offsets)
+    put_rows(packed.data, packed.offsets, *stored.raw())
 
 
 class Model:

@@ -242,11 +242,11 @@ impl Entered {
         }
     }
 
-    /// Writes a column of keys with as many values.
+    /// Writes a column of keys with as many values; a null deletes.
     pub fn put_rows(&mut self, keys: &Rows, values: &Rows) {
         self.sorted = None;
         self.each_row(keys, |entered, row, hash| {
-            entered.put_hashed(hash, keys.bytes(row), Some(values.bytes(row)), WRITTEN);
+            entered.put_hashed(hash, keys.bytes(row), values.get(row), WRITTEN);
         });
     }
 

@@ -139,7 +139,8 @@ impl EntryMap {
         self.each(keys, values, |entered, key, value| entered.put(key, value, WRITTEN))
     }
 
-    /// `put_many` of a column of keys and one of values, both without nulls.
+    /// `put_many` of a column of keys without nulls and one of values.
+    #[pyo3(signature = (data, offsets, value_data, value_offsets, value_nulls = None))]
     fn put_rows(
         &mut self,
         py: Python<'_>,
@@ -147,8 +148,10 @@ impl EntryMap {
         offsets: Held<i64>,
         value_data: Held<u8>,
         value_offsets: Held<i64>,
+        value_nulls: Option<Held<u8>>,
     ) -> PyResult<()> {
-        let (keys, values) = (rows_of(&data, &offsets, None)?, rows_of(&value_data, &value_offsets, None)?);
+        let keys = rows_of(&data, &offsets, None)?;
+        let values = rows_of(&value_data, &value_offsets, value_nulls.as_ref())?;
         if keys.len() != values.len() {
             return Err(PyValueError::new_err("there are not as many keys as values"));
         }

@@ -21,7 +21,7 @@ mod words;
 mod writer;
 
 /// Changes with every change of a signature: a module that was built from other sources is not used.
-const INTERFACE: u32 = 8;
+const INTERFACE: u32 = 9;
 
 impl From<Refused> for PyErr {
     fn from(refused: Refused) -> PyErr {
@@ -51,6 +51,8 @@ fn penstock_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(rows::pack_rows, module)?)?;
     module.add_function(wrap_pyfunction!(rows::list_rows, module)?)?;
     module.add_function(wrap_pyfunction!(rows::take_rows, module)?)?;
+    module.add_function(wrap_pyfunction!(rows::stamp_rows, module)?)?;
+    module.add_function(wrap_pyfunction!(rows::window_key_rows, module)?)?;
     module.add_function(wrap_pyfunction!(rows::partition_rows, module)?)?;
     module.add_function(wrap_pyfunction!(words::split_words, module)?)
 }

@@ -1,4 +1,4 @@
-//! Columns of byte strings: to and from Python's lists, taken at places, and spread over partitions.
+//! Columns of byte strings: to and from Python's lists, taken at places, spread over partitions, and as a store keeps them.
 
 use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::PyValueError;
@@ -6,6 +6,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyString, PyTuple};
 
 use super::buffers::{Held, large_bytes, rows_of, to_bytes};
+use crate::kernels::changelog::{stamped, window_keys};
 use crate::kernels::murmur::partition;
 use crate::kernels::rows::take;
 
@@ -66,6 +67,35 @@ pub fn take_rows<'py>(
     let rows = rows_of(&data, &offsets, nulls.as_ref())?;
     let taken = py.detach(|| take(&rows, places.slice()))?;
     column(py, &taken.data, &taken.ends, nulls.is_some().then_some(&taken.nulls))
+}
+
+/// The column with each value behind its record's time.
+#[pyfunction]
+#[pyo3(signature = (data, offsets, nulls, times))]
+pub fn stamp_rows<'py>(
+    py: Python<'py>,
+    data: Held<u8>,
+    offsets: Held<i64>,
+    nulls: Option<Held<u8>>,
+    times: Held<i64>,
+) -> PyResult<Bound<'py, PyTuple>> {
+    let rows = rows_of(&data, &offsets, nulls.as_ref())?;
+    let made = py.detach(|| stamped(&rows, times.slice()))?;
+    column(py, &made.data, &made.ends, nulls.is_some().then_some(&made.nulls))
+}
+
+/// The keys of a window store, from those of its changelog; `None` where Python must look at them.
+#[pyfunction]
+#[pyo3(signature = (data, offsets, nulls))]
+pub fn window_key_rows<'py>(
+    py: Python<'py>,
+    data: Held<u8>,
+    offsets: Held<i64>,
+    nulls: Option<Held<u8>>,
+) -> PyResult<Option<Bound<'py, PyTuple>>> {
+    let rows = rows_of(&data, &offsets, nulls.as_ref())?;
+    let made = py.detach(|| window_keys(&rows))?;
+    made.map(|keys| column(py, &keys.data, &keys.ends, None)).transpose()
 }
 
 /// The partitions of keys, int32; a null is like an empty key here, which the caller does not ask about.

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from penstock.state import native
+from penstock.state.recovery.changelog import from_changelog_columns, from_packed_changelog
 from penstock.state.serdes.serde import BYTES, INT, STRING, typed_json
 from penstock.state.stores.count_store import CountStoreView, state_of
 from penstock.state.stores.memory_backend import MemoryBackend
@@ -21,6 +22,9 @@ from penstock.topologies.columnar.json_columns import JsonProjection
 from penstock.topologies.columnar.json_writing import DictOf, written_json
 from penstock.topologies.operator_api.columns import BytesColumn, CodedColumn, Column, NumberColumn, StructColumn
 from penstock.topologies.operators.columnar.row_texts import row_texts
+
+_KEYS: StoreSpec[Any] = StoreSpec("keys", "key_value", BYTES, BYTES)
+_WINDOWS: StoreSpec[Any] = StoreSpec("windows", "window", BYTES, BYTES)
 
 
 class _Sample(msgspec.Struct):
@@ -94,6 +98,20 @@ def _codes() -> Any:
     coder = kernels.Coder()
     found = [coder.code(BytesColumn.of(_TEXTS[start:] + _TEXTS)) for start in (0, 5)]
     return [(column.codes.tolist(), column.values) for column in found]
+
+
+def _changelogs() -> Any:
+    """Records that a store of either kind may have written, two of each key."""
+    keys = BytesColumn.of(
+        [(text or b"") + (n % len(_TEXTS)).to_bytes(8, "big") + bytes(4) for n, text in enumerate(_TEXTS * 2)]
+    )
+    values, times = BytesColumn.of(_TEXTS * 2), np.arange(2 * len(_TEXTS), dtype=np.int64) - 1
+    out: list[Any] = []
+    for spec in (_KEYS, _WINDOWS):
+        packed = from_packed_changelog(spec, keys.raw(), values.raw(), times)
+        rows = from_changelog_columns(spec, keys.to_list(), values.to_list(), times.tolist())
+        out.append(dict(rows) if packed is None else dict(zip(*packed.listed(), strict=True)))
+    return out
 
 
 def _partitions() -> Any:
@@ -220,6 +238,7 @@ _CHECKS: dict[str, Callable[[], Any]] = {
     "columns of bytes": _columns,
     "codes": _codes,
     "partitions": _partitions,
+    "records of changelogs": _changelogs,
     "groups": _groups,
     "words": _words,
     "fields of JSON": _fields,

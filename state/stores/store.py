@@ -113,11 +113,11 @@ class Unbased(Protocol):
         knows the ``whole`` store: then they are absent."""
 
 
-Entries: TypeAlias = Sequence[tuple[bytes, bytes | None]] | Puts | PackedPuts
+StoreEntries: TypeAlias = Sequence[tuple[bytes, bytes | None]] | Puts | PackedPuts
 """Entries of a store; of one key's, the last wins, and ``None`` deletes."""
 
 
-def columns_of(entries: Entries) -> Puts:
+def columns_of(entries: StoreEntries) -> Puts:
     """The entries as two columns of objects."""
     if isinstance(entries, Puts | PackedPuts):
         return entries.listed()
@@ -131,7 +131,7 @@ class StoreWrites:
     anything is written."""
 
     store: str
-    puts: Entries
+    puts: StoreEntries
     position: bytes
     drop_below: bytes | None = None
 

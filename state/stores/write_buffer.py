@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from penstock.state.stores.entry_cache import EntryMap
-from penstock.state.stores.store import Entries, PackedPuts, StoreWrites, columns_of
+from penstock.state.stores.store import PackedPuts, StoreEntries, StoreWrites, columns_of
 
 _PART = 8_192
 
 
-def put_entries(entries: EntryMap, puts: Entries) -> None:
+def put_entries(entries: EntryMap, puts: StoreEntries) -> None:
     """Put entries into a map, as columns where both sides can."""
     put_rows = getattr(entries, "put_rows", None)
     if isinstance(puts, PackedPuts) and put_rows is not None:

@@ -39,13 +39,15 @@ def test_columns_give_what_lists_give(
     kind: StoreKind, rows: list[tuple[bytes, bytes | None, int]], before: int, behind: int
 ) -> None:
     suffix = START + bytes(4) if kind == "window" else b""
-    columns = [key + suffix for key, _, _ in rows], [value for _, value, _ in rows], [time for _, _, time in rows]
-    part = slice(before, max(len(rows) - behind, before))
-    chunk = chunk_of(*columns).part(part.start, part.stop)  # type: ignore[arg-type]  # a list of bytes, read only
-    packed = entries_of(spec_of(kind), History(spec_of(kind)), chunk)
+    start = min(before, len(rows))
+    stop = max(len(rows) - behind, start)
+    chunk = chunk_of([key + suffix for key, _, _ in rows], [v for _, v, _ in rows], [at for _, _, at in rows])
+    spec, part = spec_of(kind), chunk.part(start, stop)
+    packed = entries_of(spec, History(spec), part)
     assert isinstance(packed, PackedPuts)
-    expected = from_changelog_columns(spec_of(kind), *(column[part] for column in columns))  # type: ignore[arg-type]
-    assert dict(zip(*columns_of(packed), strict=True)) == dict(expected)
+    assert dict(zip(*columns_of(packed), strict=True)) == dict(
+        from_changelog_columns(spec, part.keys, part.values, part.timestamps)
+    )
 
 
 @pytest.mark.parametrize("kind", ["session", "key_window", "list"])

@@ -87,6 +87,7 @@ final class Run {
         made.put(StreamsConfig.STATE_DIR_CONFIG, folder.toString());
         made.put(StreamsConfig.DEFAULT_KEY_SERDE_CLASS_CONFIG, JsonSerde.class);
         made.put(StreamsConfig.DEFAULT_VALUE_SERDE_CLASS_CONFIG, JsonSerde.class);
+        made.put(StreamsConfig.ROCKSDB_CONFIG_SETTER_CLASS_CONFIG, LightStores.class);
         // Results that are due leave with the record that makes them due, not once a second of the wall clock.
         made.put(StreamsConfig.InternalConfig.EMIT_INTERVAL_MS_KSTREAMS_OUTER_JOIN_SPURIOUS_RESULTS_FIX, 0L);
         made.put(StreamsConfig.InternalConfig.EMIT_INTERVAL_MS_KSTREAMS_WINDOWED_AGGREGATION, 0L);

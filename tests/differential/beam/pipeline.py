@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 from collections.abc import Callable
+from types import MethodType
 from typing import Any
 
 import apache_beam as beam
@@ -15,6 +18,25 @@ from apache_beam.utils.windowed_value import WindowedValue
 RAISED_NO_EXCEPTION = "exceptions must derive from BaseException"
 _FOUND: list[WindowedValue] = []
 """What the pipeline that runs has put out. The runner's threads are this process's."""
+
+
+def _with_remembered_signatures(signature: Callable[..., Any]) -> Callable[..., Any]:
+    """``inspect.signature`` that works out those of methods once: the runner asks for all of a ``DoFn`` at every bundle,
+    which is most of what a run takes."""
+    known: dict[Any, Any] = {}
+
+    @functools.wraps(signature)
+    def remembered(of: Any, **options: Any) -> Any:
+        if options or not isinstance(of, MethodType):
+            return signature(of, **options)
+        if of.__func__ not in known:
+            known[of.__func__] = signature(of)
+        return known[of.__func__]
+
+    return remembered
+
+
+inspect.signature = _with_remembered_signatures(inspect.signature)
 
 
 class _Keep(beam.DoFn):  # type: ignore[misc]  # Beam has no types here

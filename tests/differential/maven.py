@@ -1,4 +1,5 @@
-"""The other systems' programs: built with Maven once, and again when their sources change; Beam's Python is installed."""
+"""The other systems' programs: built with Maven once for all clones, and again when their sources change; Beam's Python is
+installed. Both are in Penstock's cache."""
 
 from __future__ import annotations
 
@@ -11,10 +12,9 @@ import sys
 from pathlib import Path
 
 from penstock.streams.kafka.embedded.java import find_java
+from penstock.streams.kafka.embedded.paths import cache_dir
 
 HERE = Path(__file__).parent
-BUILT = HERE.parents[1] / "var" / "differential"
-
 
 BEAM_VERSION = "2.77.0"
 
@@ -25,24 +25,24 @@ class CannotBuild(Exception):
 
 def java_command(project: str, main: str, *options: str) -> list[str]:
     """The command that runs a project of this folder, which is built first if it has to be. Raises ``CannotBuild``."""
-    folder = BUILT / project
+    # Named by what it is built of: what a process of another clone runs stays as it is.
+    folder = _built() / f"{project}-{_digest(HERE / project)[:16]}"
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "lock").open("w") as lock:  # several processes may ask at once
         fcntl.flock(lock, fcntl.LOCK_EX)
-        stamp, wanted = folder / "built", _digest(HERE / project)
-        if not stamp.exists() or stamp.read_text() != wanted:
+        if not (folder / "built").exists() or not all(Path(jar).exists() for jar in _jars(folder)):
             _build(HERE / project, folder)
-            stamp.write_text(wanted)
-    path = os.pathsep.join([str(folder / "classes"), (folder / "classpath.txt").read_text().strip()])
+            (folder / "built").touch()
+    path = os.pathsep.join([str(folder / "classes"), *_jars(folder)])
     return [str(find_java().path), *options, "-cp", path, main]
 
 
 def beam_command(*, version: str = BEAM_VERSION) -> list[str]:
     """The command that runs Beam's side: Beam has a Python environment of its own, as its dependencies are many. Raises
     ``CannotBuild``."""
-    folder = BUILT / f"beam-{version}"
+    folder = _built() / f"beam-{version}-{sys.implementation.cache_tag}"
     folder.parent.mkdir(parents=True, exist_ok=True)
-    with folder.with_suffix(".lock").open("w") as lock:
+    with (folder.parent / f"{folder.name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         stamp = folder / "installed"
         if not stamp.exists():
@@ -50,6 +50,15 @@ def beam_command(*, version: str = BEAM_VERSION) -> list[str]:
             _run([str(folder / "bin" / "pip"), "install", "--quiet", f"apache-beam=={version}"])
             stamp.write_text(version)
     return [str(folder / "bin" / "python"), str(HERE / "beam" / "main.py")]
+
+
+def _built() -> Path:
+    return cache_dir() / "differential"
+
+
+def _jars(folder: Path) -> list[str]:
+    """In Maven's own cache, which may have been emptied since."""
+    return (folder / "classpath.txt").read_text().strip().split(os.pathsep)
 
 
 def _run(command: list[str]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from collections import Counter
 from collections.abc import Iterator
@@ -16,12 +17,14 @@ from penstock.streams.task.task_options import TaskOptions
 from penstock.streams.testing.test_driver import TopologyTestDriver
 from penstock.topologies.dsl.builder import StreamsBuilder
 from penstock.topologies.dsl.ktable import KTable
+from penstock.topologies.graph.topology import Topology
 from penstock.topologies.operator_api.watermark_strategies import END_OF_TIME_MS, punctuated
 from tests.differential.inputs import Entry, Run
 from tests.differential.judge import System
 from tests.differential.kinds.queries import QUERIES, Query
 from tests.differential.known_queries import DEPARTURES, PENDING
 from tests.differential.outcomes import Outcome, Step
+from tests.differential.penstock_side import TOPOLOGIES_KEPT
 
 TABLE_ROWS_MAX = 8
 MARK = "watermark"
@@ -117,11 +120,9 @@ def play(run: Run) -> Outcome:
     """Penstock's answer, in the test driver, one row at a time."""
     node = run.nodes[0]
     try:
-        builder = StreamsBuilder("differential")
-        rows = builder.sql(node["query"], **{name: _input(builder, name) for name in node["inputs"]})
-        (rows.to_stream() if isinstance(rows, KTable) else rows).to("out")
+        topology = _built(node["query"], tuple(node["inputs"]))
         options = TaskOptions(batch_max_records=1, wall_resolution_ms=1)
-        driver = TopologyTestDriver(builder.build(), options=options, arrival_order=True)
+        driver = TopologyTestDriver(topology, options=options, arrival_order=True)
     except Exception as exc:  # a query that is refused is an answer, too
         return Outcome([], f"{type(exc).__name__}: {exc}")
     steps: list[Step] = []
@@ -140,6 +141,14 @@ def play(run: Run) -> Outcome:
     finally:
         driver.release()
     return Outcome(steps)
+
+
+@functools.lru_cache(TOPOLOGIES_KEPT)
+def _built(query: str, inputs: tuple[str, ...]) -> Topology:
+    builder = StreamsBuilder("differential")
+    rows = builder.sql(query, **{name: _input(builder, name) for name in inputs})
+    (rows.to_stream() if isinstance(rows, KTable) else rows).to("out")
+    return builder.build()
 
 
 def _input(builder: StreamsBuilder, name: str) -> Any:

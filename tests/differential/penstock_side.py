@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import functools
+import json
 from typing import Any
 
 from penstock.streams.task.task_options import TaskOptions
 from penstock.streams.testing.test_driver import TopologyTestDriver
+from penstock.topologies.graph.topology import Topology
 from tests.conformance.compare import Row, plain
 from tests.conformance.dataflow import Dataflow
 from tests.conformance.functions import function
@@ -15,6 +18,9 @@ from tests.differential.inputs import WALL, Entry
 from tests.differential.kinds.kind import Node
 from tests.differential.outcomes import Outcome, Step
 from tests.differential.processors import PROCESSORS, Numbering, store_of
+
+TOPOLOGIES_KEPT = 64
+"""Most seeds of a kind have the same topology: to build it takes longer than to play a run."""
 
 
 class Described(Dataflow):
@@ -60,13 +66,19 @@ class _PerCommit:
         return lambda *args, **options: method(*args, emission="per_commit", **options)
 
 
+@functools.lru_cache(TOPOLOGIES_KEPT)
+def _built(nodes: str) -> tuple[Described, Topology]:
+    flow = Described(in_words(json.loads(nodes)))
+    return flow, flow.build()
+
+
 def play(nodes: list[Node], entries: list[Entry]) -> Outcome:
     """What each entry put out, and the error that ended the run."""
     steps: list[Step] = []
     try:
-        flow = Described(in_words(nodes))
+        flow, topology = _built(json.dumps(nodes))
         options = TaskOptions(batch_max_records=1, wall_resolution_ms=1)
-        driver = TopologyTestDriver(flow.build(), options=options, arrival_order=True)
+        driver = TopologyTestDriver(topology, options=options, arrival_order=True)
     except Exception as exc:  # a topology that cannot be built is an answer, too
         return Outcome(steps, f"{type(exc).__name__}: {exc}")
     scenario = Scenario(driver.topology, (), (), flow.sinks, window_end=flow.window_end)

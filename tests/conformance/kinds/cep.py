@@ -37,7 +37,7 @@ def scenario(case: Case, setting: Setting) -> Scenario:
     sinks = {name: f"{setting.prefix}{name}" for name in SINKS}
     for name, sink in sinks.items():
         getattr(found, name).to(sink, value=VALUE)
-    return Scenario(topology=builder.build(), steps=tuple(_steps(case, topic)), inputs=(topic,), sinks=sinks)
+    return Scenario(topology=builder.build(), steps=steps(case, topic), inputs=(topic,), sinks=sinks)
 
 
 def _order(case: Case) -> Callable[[Any], Any] | None:
@@ -76,6 +76,11 @@ class _Descending:
         return bool(other._value < self._value)
 
     __hash__ = None  # type: ignore[assignment]  # it is only compared
+
+
+def steps(case: Case, topic: str) -> tuple[Step, ...]:
+    """What comes on the topic, and what else happens."""
+    return tuple(_steps(case, topic))
 
 
 def _steps(case: Case, topic: str) -> Iterator[Step]:

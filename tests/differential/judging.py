@@ -34,7 +34,9 @@ def verdict_of(name: str, kind: str, seeds: range, folder: Path) -> Verdict:
 def verdicts_of(system: System, kinds: Sequence[str], seeds: range, workers: int) -> Iterator[Verdict]:
     """Judge kinds in several processes, each with an other side of its own; in the order of the kinds."""
     command_of(system.project)  # built once, before all of them ask
-    # Spawned, not forked: a process that has run clients or Spark has threads that no fork survives.
-    spawning = get_context("spawn")
-    with scratch_folder() as folder, ProcessPoolExecutor(workers, mp_context=spawning) as pool:
+    # Not forked from this process: one that has run clients or Spark has threads that no fork survives. They are forked
+    # from one that has done nothing but import this module, once for all systems.
+    clean = get_context("forkserver")
+    clean.set_forkserver_preload([__name__])
+    with scratch_folder() as folder, ProcessPoolExecutor(workers, mp_context=clean) as pool:
         yield from pool.map(verdict_of, repeat(system.id), kinds, repeat(seeds), repeat(Path(folder)))

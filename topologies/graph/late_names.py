@@ -19,6 +19,9 @@ _MISSING: Final = object()
 _DEPTH_MAX: Final = 8
 """How deep functions are looked for: in the parts of a spec, and in functions that call a user's."""
 _SHOWN: Final = 40
+_PLAIN: Final = frozenset({bool, bytes, float, int, str, type(None)})
+"""Most parts of a spec: no function is in them."""
+_SEQUENCES: Final = (tuple, list)
 
 NamesRead = list[tuple[FunctionType, str, object]]
 """A function, a name that it reads, and the value of the name."""
@@ -65,11 +68,22 @@ def _functions(part: Any, depth: int) -> Iterator[FunctionType]:
         yield part
         inner: list[Any] = [_content(cell) for cell in part.__closure__ or ()]
         yield from (fn for value in inner if isinstance(value, FunctionType) for fn in _functions(value, depth + 1))
-    elif isinstance(part, tuple | list):
-        yield from (fn for value in part for fn in _functions(value, depth + 1))
-    elif dataclasses.is_dataclass(part) and not isinstance(part, type):
-        fields = (getattr(part, field.name) for field in dataclasses.fields(part))
-        yield from (fn for value in fields for fn in _functions(value, depth + 1))
+    elif isinstance(part, _SEQUENCES):
+        for value in part:
+            if type(value) not in _PLAIN:
+                yield from _functions(value, depth + 1)
+    else:
+        cls: Any = type(part)
+        for name in _field_names(cls):
+            value = getattr(part, name)
+            if type(value) not in _PLAIN:
+                yield from _functions(value, depth + 1)
+
+
+@functools.lru_cache(maxsize=1024)
+def _field_names(cls: type) -> tuple[str, ...]:
+    """The fields of a dataclass; none of another class."""
+    return tuple(field.name for field in dataclasses.fields(cls)) if dataclasses.is_dataclass(cls) else ()
 
 
 @functools.lru_cache(maxsize=4096)

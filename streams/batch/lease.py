@@ -1,8 +1,8 @@
 """A lease in a repository, so that two scheduled jobs do not do the same work at once.
 
 It saves work but is not a lock: concurrent jobs are safe because they write under unique names. The holder writes its
-name and until when it holds the lease; a holder that died keeps it no longer than that. Storage has no compare-and-set,
-so a writer reads again a moment later, and the last writer holds the lease.
+name and until when it holds the lease; a holder that died keeps it no longer than that, and on the same machine it does not
+keep it at all. Storage has no compare-and-set, so a writer reads again a moment later, and the last writer holds the lease.
 """
 
 from __future__ import annotations
@@ -28,10 +28,24 @@ _NAME = "compaction.lease"
 
 
 class Holder(msgspec.Struct, frozen=True):
-    """Who has the lease, until when."""
+    """Who has the lease, until when. ``host`` and ``pid``: its process, if it wrote them."""
 
     name: str
     until_ms: int
+    host: str = ""
+    pid: int = 0
+
+    def is_dead(self) -> bool:
+        """Whether it was a process of this machine, and is there no longer."""
+        if not self.pid or self.host != socket.gethostname():
+            return False
+        try:
+            os.kill(self.pid, 0)
+        except ProcessLookupError:
+            return True
+        except OSError:  # another user's
+            return False
+        return False
 
 
 class CompactionLease:
@@ -52,7 +66,7 @@ class CompactionLease:
         self._sleep = sleep
 
     def holder(self) -> Holder | None:
-        """The current holder; ``None`` if there is none, or the file cannot be read."""
+        """The current holder; ``None`` if there is none, it is dead, or the file cannot be read."""
         data = self._storage.read(self._path)
         if data is None:
             return None
@@ -60,7 +74,7 @@ class CompactionLease:
             found = msgspec.json.decode(data, type=Holder)
         except msgspec.MsgspecError:
             return None
-        return found if found.until_ms > self._now_ms() else None
+        return found if found.until_ms > self._now_ms() and not found.is_dead() else None
 
     def acquire(self) -> Holder | None:
         """Acquire the lease. Returns ``None`` if this process now holds it, else the other holder."""
@@ -99,4 +113,5 @@ class CompactionLease:
                 continue  # the storage may answer next time; the work is safe without the lease
 
     def _write(self) -> None:
-        self._storage.write(self._path, msgspec.json.encode(Holder(self.name, self._now_ms() + HOLD_MS)))
+        mine = Holder(self.name, self._now_ms() + HOLD_MS, socket.gethostname(), os.getpid())
+        self._storage.write(self._path, msgspec.json.encode(mine))

@@ -75,7 +75,13 @@ def run(args: argparse.Namespace) -> int:
             with lease.held() as other:
                 if other is None:
                     return _compact(args, given, repository)
-            print(f"{other.name} compacts {given.application_id} already", flush=True)
+            lasts_s = max(1, (other.until_ms - time.time_ns() // 1_000_000) // 1000)
+            print(
+                f"{other.name} compacts {given.application_id} already, "
+                + ("waiting for its end" if args.wait else "so this run is skipped; --wait waits for its end")
+                + f". If that process was killed, it is in the way for {lasts_s} s at most",
+                flush=True,
+            )
             if not args.wait:
                 return 0
             time.sleep(_LOOK_AGAIN_S)

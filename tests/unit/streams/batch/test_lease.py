@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
-from penstock.streams.batch.lease import HOLD_MS, CompactionLease
+import msgspec
+import pytest
+
+from penstock.streams.batch.lease import HOLD_MS, CompactionLease, Holder
 
 
 class Clock:
@@ -47,6 +54,34 @@ def test_one_that_died_holds_it_no_longer_than_it_said(tmp_path: Path) -> None:
     assert other.acquire() is not None
     clock.ms += 1
     assert other.acquire() is None
+
+
+def test_one_that_was_killed_on_this_machine_holds_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    holds = (
+        "import sys, time; from penstock.streams.batch.lease import CompactionLease; "
+        "assert CompactionLease(sys.argv[1], 'app').acquire() is None; print(flush=True); time.sleep(600)"
+    )
+    with subprocess.Popen([sys.executable, "-c", holds, str(tmp_path)], stdout=subprocess.PIPE) as process:
+        try:
+            assert process.stdout is not None and process.stdout.readline()
+            mine = CompactionLease(str(tmp_path), "app", sleep=lambda _: None)
+            other = mine.acquire()
+            assert other is not None and other.pid == process.pid
+        finally:
+            os.kill(process.pid, signal.SIGKILL)
+    with monkeypatch.context() as patch:
+        patch.setattr("socket.gethostname", lambda: "elsewhere")
+        assert mine.acquire() is not None, "nobody knows of another machine's processes"
+    assert mine.acquire() is None
+
+
+def test_a_lease_without_a_process_holds_as_long_as_it_says(tmp_path: Path) -> None:
+    clock = Clock()
+    (tmp_path / "app").mkdir()
+    (tmp_path / "app" / "compaction.lease").write_bytes(
+        msgspec.json.encode(Holder("of an older version", clock.ms + 1))
+    )
+    assert lease(tmp_path, clock).acquire() is not None
 
 
 def test_of_two_that_ask_at_once_the_last_has_it(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 PAGE = Path(__file__).with_name("MATRIX.md")
-SIZES = {"P": 9, "B": 8, "N": 8, "S": 9, "D": 7, "O": 6, "K": 1, "J": 2, "M": 1}
+SIZES = {"P": 9, "B": 8, "N": 8, "S": 9, "D": 7, "O": 6, "K": 1, "J": 8, "M": 1}
 CASES = [f"{letter}{n}" for letter, size in SIZES.items() for n in range(1, size + 1)]
 _NAMED = re.compile(r"`((?:tests|streams/testing)/[\w/]+\.py)(?:::(\w+))?`")
 

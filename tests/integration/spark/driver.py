@@ -16,7 +16,7 @@ ANSWER = "the command ended with "
 
 class Driver:
     """A process that runs commands one after the other, on one JVM, in ``cwd``. What they say meanwhile is in ``log``.
-    ``holds``: the folder of a test's ``Hold`` for the steps of ``commands``."""
+    ``holds``: the folder of a test's ``Hold``, see ``commands``."""
 
     def __init__(self, cwd: Path, *, env: Mapping[str, str] | None = None, holds: Path | None = None) -> None:
         self.log = cwd / "driver.log"

@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import sys
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,14 +24,30 @@ def held(folder: str, place: str) -> None:
         time.sleep(0.02)
 
 
-def hold_snapshots(folder: str) -> None:
-    """Hold this process, from now on, before it makes the files of a snapshot (``snapshot``)."""
+FOLDERS = {"penstock-snapshot-": "snapshot", "penstock-entries-": "entries"}
+"""The places at which a process makes a folder of this name: for the files of a snapshot, to read those of another one."""
+
+
+def hold_executors(folder: str) -> None:
+    """Hold this process, from now on, where it makes a folder of ``FOLDERS``, before it puts one of a replay's files in
+    place (``put``), and at failpoints once it has begun on a task."""
 
     def hook(event: str, args: tuple[Any, ...]) -> None:
-        if event == "tempfile.mkdtemp" and "penstock-snapshot-" in str(args[0]):
-            held(folder, "snapshot")
+        if event == "tempfile.mkdtemp" and "penstock-" in (made := os.path.basename(str(args[0]))):
+            arm_failpoints(folder)
+            for name, place in FOLDERS.items():
+                if made.startswith(name):
+                    held(folder, place)
+        elif event == "shutil.copyfile" and ".parquet" in str(args[1]):
+            held(folder, "put")
 
     sys.addaudithook(hook)
+
+
+def arm_failpoints(folder: str) -> None:
+    """Have this process held at failpoints, if the Penstock that it uses has any."""
+    if (found := sys.modules.get("penstock.state.failpoints")) is not None:
+        found.arm(partial(held, folder))
 
 
 class Hold:

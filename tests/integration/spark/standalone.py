@@ -58,7 +58,7 @@ def bare_python(folder: Path, holds: Path) -> Path:
         if item.suffix != ".pth" and "penstock" not in item.name:
             (links / item.name).symlink_to(item)
     (site / "links.pth").write_text(f"{links}\n")
-    (site / "sitecustomize.py").write_text(f"{Path(holding.__file__).read_text()}\n\nhold_snapshots({str(holds)!r})\n")
+    (site / "sitecustomize.py").write_text(f"{Path(holding.__file__).read_text()}\n\nhold_executors({str(holds)!r})\n")
     return folder / "bin" / "python"
 
 
@@ -156,7 +156,7 @@ class Standalone:
 
     def driver(self, cwd: Path) -> Driver:
         """A process that runs commands, in ``cwd``."""
-        return Driver(cwd, env=self._env)
+        return Driver(cwd, env=self._env, holds=self.holds)
 
     def submitted(self, cwd: Path, *argv: str) -> subprocess.Popen[str]:
         """``spark-submit`` of a program, in ``cwd``."""

@@ -6,7 +6,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -28,12 +27,6 @@ from tests.integration.spark.test_compact import ingested
 from tests.integration.spark.test_replay import stored
 
 STORES = ("counts", "digits")
-
-
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Standalone]:
-    with Standalone(tmp_path_factory.mktemp("cluster")) as running:
-        yield running
 
 
 def rows(start: int, stop: int) -> list[Row]:

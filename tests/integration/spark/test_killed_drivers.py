@@ -4,22 +4,29 @@ new one, and the same command, given again, finishes with nothing doubled."""
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
+from penstock.state.rocksdb.rocksdb_backend import RocksDBBackend
 from penstock.state.snapshots.manifest import StorePartition
 from penstock.state.snapshots.repository import open_repository
+from penstock.streams.batch.published import check_files, kept_replays, load_replay
 from penstock.streams.batch.savepoint import SavepointRepository
 from penstock.streams.spark.lake.catalog import use_catalog
 from tests.integration.spark.driver import Driver
 from tests.integration.spark.held_topology import build
 from tests.integration.spark.holding import Hold
-from tests.integration.spark.live import App, Live
+from tests.integration.spark.live import App, Live, command
 from tests.integration.spark.test_catch_up import assert_updated_once, number
-from tests.integration.spark.test_cluster import rows, topology_file
+from tests.integration.spark.test_cluster import STORES, rows, topology_file
+from tests.integration.spark.test_replay import stored
 
 QUICK = "spark.driver.extraJavaOptions=-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 
@@ -27,15 +34,15 @@ QUICK = "spark.driver.extraJavaOptions=-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 class Job:
     """A command in a driver of its own, again and again."""
 
-    def __init__(self, live: Live, folder: Path, *argv: str) -> None:
-        self._folder = folder
+    def __init__(self, live: Live, folder: Path, name: str, *more: str) -> None:
+        self._live, self._folder, self._name, self._more = live, folder, name, more
         self.holds = folder / "holds"
         folder.mkdir()
         self.holds.mkdir()
-        name, *more = argv
+        self._file = topology_file(folder / "work", live, self.holds)
         self._argv = [
             name,
-            topology_file(folder / "work", live, self.holds),
+            self._file,
             *("--application-id", live.application_id, "--bootstrap-server", live.bootstrap_servers),
             *("--guarantee", "exactly_once", "--master", "local[2]", "--spark-conf", QUICK),
             *("--spark-conf", "spark.sql.shuffle.partitions=2"),
@@ -62,6 +69,165 @@ class Job:
         assert code == 0, driver.log.read_text()[-5000:]
         return said
 
+    def run_here(self) -> None:
+        """Run it in the session of the tests, which is there already."""
+        assert command(self._name, str(self.work / self._file), self._live, *self._more) == 0
+
+
+long = pytest.mark.long
+Entries = dict[tuple[int, bytes], bytes]
+
+
+def dying_at(once: Sequence[str], everywhere: Sequence[str], *, in_ci: bool = True) -> pytest.MarkDecorator:
+    """Two cases of a test, whose driver dies at one place after the other. The second one is long, and so is the first one
+    unless it is for CI."""
+    short = pytest.param(once, id="once", marks=() if in_ci else long)
+    return pytest.mark.parametrize("places", [short, pytest.param(everywhere, id="everywhere", marks=long)])
+
+
+class Fed:
+    """The application of ``held_topology`` in this process, with what it must have."""
+
+    def __init__(self, live: Live, app: App) -> None:
+        self.live, self._app, self.stop = live, app, 0
+
+    def feed(self, more: int = 100) -> None:
+        """More records, which it processes."""
+        self.live.produce(self.live.topic("in"), rows(self.stop, self.stop + more))
+        self.stop += more
+        self._app.run(commit_every=70)
+
+    def stores(self) -> dict[str, Entries]:
+        return {store: self._app.store(store) for store in STORES}
+
+    def outputs(self) -> dict[str, list[tuple[int, bytes | None, bytes | None]]]:
+        """Partition, key and value of what it has written, by topic."""
+        names = map(self.live.topic, ("out", "digits"))
+        return {name: sorted((p, k, v) for p, k, v, _ in self.live.read(name)) for name in names}
+
+
+@contextmanager
+def fed(live: Live, holds: Path) -> Iterator[Fed]:
+    """The application, with some records behind it."""
+    live.create(2, *map(live.topic, ("in", "out", "digits")))
+    with App(live, build(live.application_id, str(holds))) as app:
+        running = Fed(live, app)
+        running.feed(200)
+        yield running
+
+
+def saved_stores(repository: Path, live: Live, folder: Path) -> dict[str, Entries]:
+    """The stores as the latest savepoint has them."""
+    saved, snapshots = SavepointRepository(str(repository)), open_repository(repository)
+    savepoint = saved.load(live.application_id)
+    found: dict[str, Entries] = defaultdict(dict)
+    for store, partition in ((s.store, s.partition) for s in savepoint.stores):
+        manifest = saved.manifest(savepoint, StorePartition(live.application_id, store, partition))
+        work = folder / uuid.uuid4().hex
+        backend = RocksDBBackend(work / "db", [store])
+        backend.ingest(store, snapshots.fetch(manifest, work / "files"))
+        found[store] |= {(partition, k): v for k, v in backend.range(store, None, None)}
+        backend.close()
+    return found
+
+
+@dying_at(
+    ["savepoint-publishing"],
+    [
+        *("snapshot-publishing", "publish.checked", "publish.done", "savepoint-publishing"),
+        *("savepoint-published", "prune.manifests_removed", "prune.done"),
+    ],
+)
+def test_a_savepoint_is_the_old_one_or_the_new_one(
+    spark: SparkSession, live: Live, tmp_path: Path, places: Sequence[str]
+) -> None:
+    repository, fetched = tmp_path / "snapshots", tmp_path / "fetched"
+    keep = ["--keep", "1", "--keep-savepoints", "1"]
+    job = Job(live, tmp_path / "compact", "compact", "--repository", str(repository), *keep)
+    with fed(live, job.holds) as app:
+        job.run_here()
+        old = app.stores()
+        for place in places:
+            app.feed()
+            job.die_at(place)
+            new = app.stores()
+            published = place == "savepoint-published" or place.startswith("prune")
+            assert assert_whole(live, repository, fetched) == 4
+            assert saved_stores(repository, live, fetched) == (new if published else old) != (old if published else new)
+            old = new if published else old
+        app.feed()
+        job.run_here()
+        assert saved_stores(repository, live, fetched) == app.stores()
+    snapshots = open_repository(repository)
+    assert [len(snapshots.find(of).manifests) for of in snapshots.contents(live.application_id)] == [1] * 4
+    assert len(SavepointRepository(str(repository)).names(live.application_id)) == 1
+
+
+def outputs_of(folder: Path) -> dict[str, list[tuple[int, bytes | None, bytes | None]]]:
+    """Partition, key and value of the outputs of the replay that is shown, by topic."""
+    done = load_replay(str(folder))
+    check_files(str(folder), done)
+    found: dict[str, list[tuple[int, bytes | None, bytes | None]]] = {}
+    for file in (o for task in done.tasks for o in task.outputs):
+        made = pq.read_table(folder / file.path).to_pylist()
+        found[file.topic] = sorted(found.get(file.topic, []) + [(r["partition"], r["key"], r["value"]) for r in made])
+    return found
+
+
+@dying_at(
+    ["replay-publishing"],
+    ["value", "snapshot-publishing", "publish.done", "replay-publishing", "replay-published"],
+)
+def test_a_replay_is_the_old_one_or_the_new_one(
+    spark: SparkSession, live: Live, tmp_path: Path, places: Sequence[str]
+) -> None:
+    replayed = tmp_path / "replayed"
+    job = Job(live, tmp_path / "replay", "replay", "--output", str(replayed), "--keep", "1")
+
+    def shown() -> tuple[Any, Any]:
+        done, made = load_replay(str(replayed)), outputs_of(replayed)
+        outputs = {name: made[name] for name in map(live.topic, ("out", "digits"))}
+        return outputs, {store: stored(replayed, done, store) for store in STORES}
+
+    with fed(live, job.holds) as app:
+        job.run_here()
+        old = app.outputs(), app.stores()
+        for place in places:
+            app.feed()
+            job.die_at(place)
+            new = app.outputs(), app.stores()
+            published = place == "replay-published"
+            assert shown() == (new if published else old) != (old if published else new)
+            assert_whole(live, replayed / "snapshots", tmp_path / "fetched")
+            old = new if published else old
+        app.feed()
+        job.run_here()
+        assert shown() == (app.outputs(), app.stores())
+    assert len(kept_replays(str(replayed))) == 1
+
+
+@long
+def test_a_table_has_the_rows_of_a_store_as_they_were_or_are(spark: SparkSession, live: Live, tmp_path: Path) -> None:
+    job = Job(
+        live, tmp_path / "lake", "lake", "--store", "counts", "--table", "lake.shop.sold", "--warehouse", "warehouse"
+    )
+
+    def counted(stop: int) -> list[tuple[str, int]]:
+        return sorted(Counter(str(key, "utf8") for key, _, _ in rows(0, stop) if key).items())
+
+    with fed(live, job.holds) as app:
+        job.run()
+        old = counted(app.stop)
+        for place in ("table-writing", "table-expiring"):
+            app.feed()
+            job.die_at(place)
+            new = counted(app.stop)
+            old = old if place == "table-writing" else new
+            assert sorted(table(spark, job.work / "warehouse")) == old
+        app.feed()
+        job.run()
+        assert sorted(table(spark, job.work / "warehouse")) == counted(app.stop)
+
 
 def table(spark: SparkSession, warehouse: Path) -> list[tuple[str, int]]:
     """The rows of the table as it is now: a catalog caches what it has loaded."""
@@ -70,13 +236,7 @@ def table(spark: SparkSession, warehouse: Path) -> list[tuple[str, int]]:
     return [tuple(r) for r in spark.table(f"{catalog}.shop.sold").select("key", "value").orderBy("value").collect()]
 
 
-@pytest.mark.parametrize(
-    "places",
-    [
-        pytest.param(["table-appended"], id="once"),
-        pytest.param(["value", "table-appended", "table-expiring"], id="everywhere", marks=pytest.mark.long),
-    ],
-)
+@dying_at(["table-appended"], ["value", "table-appended", "table-expiring"])
 def test_a_table_has_every_record_once(spark: SparkSession, live: Live, tmp_path: Path, places: Sequence[str]) -> None:
     topic, stop = live.topic("in"), 300
     live.create(2, topic, live.topic("out"), live.topic("digits"))
@@ -99,17 +259,7 @@ def test_a_table_has_every_record_once(spark: SparkSession, live: Live, tmp_path
     assert f"{stop - len(old):,} rows written" in said
 
 
-@pytest.mark.parametrize(
-    "places",
-    [
-        pytest.param(["value"], id="once", marks=pytest.mark.long),
-        pytest.param(
-            ["value", "snapshot-publishing", "savepoint-publishing", "savepoint-published"],
-            id="everywhere",
-            marks=pytest.mark.long,
-        ),
-    ],
-)
+@dying_at(["value"], ["value", "snapshot-publishing", "savepoint-publishing", "savepoint-published"], in_ci=False)
 def test_a_backlog_is_worked_off_once(live: Live, tmp_path: Path, places: Sequence[str]) -> None:
     live.create(2, *map(live.topic, ("in", "out", "digits")))
     given = rows(0, 1_000)

@@ -22,13 +22,26 @@ SIGHTINGS_MAX = 10_000
 
 
 @dataclasses.dataclass(frozen=True)
+class LeftOut:
+    """Where to look for the input of a row that the stream has and the batch has not: while the task has made ``since`` to
+    ``until`` outputs to the topic, an input of the row's time, which an output has from its input unless the topology gives
+    it another one. ``until``: ``None`` for no end."""
+
+    topic: str
+    since: int
+    until: int | None
+    at_ms: int
+
+
+@dataclasses.dataclass(frozen=True)
 class Watch:
     """The differences to look for in one task: outputs by (topic, place in the task's outputs to it), keys of output topics,
-    and keys of stores."""
+    keys of stores, and a ``LeftOut``, whose possible inputs are seen under their own keys without a place."""
 
     outputs: frozenset[tuple[str, int]] = frozenset()
     keys: frozenset[tuple[str, bytes | None]] = frozenset()
     entries: frozenset[tuple[str, bytes]] = frozenset()
+    origin: LeftOut | None = None
 
 
 class TracedRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -80,9 +93,17 @@ class _TracedTask(ReplayTask):
         places = zip(rows.column("topic").to_pylist(), rows.column("offset").to_pylist(), strict=True)
         for i, (topic, offset) in enumerate(places):
             self._input = (topic, self.id.partition, offset)
+            if (origin := self._watch.origin) is not None:
+                self._look(origin, rows.slice(i, 1))
             super().feed_rows(number, rows.slice(i, 1))
             if self._watch.keys or any(self.task.stores[store].changed(key) for store, key in self._watch.entries):
                 self.commit()
+
+    def _look(self, origin: LeftOut, row: pa.RecordBatch) -> None:
+        made = self._counts.get(origin.topic, 0)
+        within = origin.since <= made and (origin.until is None or made <= origin.until)
+        if within and row.column("timestamp_ms")[0].as_py() == origin.at_ms:
+            self._saw(origin.topic, None, row.column("key")[0].as_py(), None, origin.at_ms)
 
     def commit(self) -> CommitWork:
         work = super().commit()
@@ -123,6 +144,14 @@ class _TracedTask(ReplayTask):
         self.end()
         self.close()
         return self._seen
+
+
+def origin_of(key: bytes | None, seen: Sequence[TracedRecord]) -> tuple[str, int, int] | None:
+    """The input behind a row of this key, among what a ``LeftOut`` and the place of a row have found: the first possible
+    one of that key, else the first possible one, else that of the place."""
+    possible = [s for s in seen if s.seq is None]
+    chosen = [*(s for s in possible if s.key == key), *possible, *seen]
+    return chosen[0].input if chosen else None
 
 
 def departure(

@@ -40,7 +40,15 @@ from penstock.streams.batch.replay_plan import START, ReplayPlan, plan_replay
 from penstock.streams.batch.replay_run import KEEP, journal_ranges, make_job, publish, records_of, task_work
 from penstock.streams.batch.replay_task import ReplayJob
 from penstock.streams.batch.shipping import TopologyRef
-from penstock.streams.batch.trace import SIGHTING_SCHEMA, TracedRecord, Watch, departure, trace_tasks
+from penstock.streams.batch.trace import (
+    SIGHTING_SCHEMA,
+    LeftOut,
+    TracedRecord,
+    Watch,
+    departure,
+    origin_of,
+    trace_tasks,
+)
 from penstock.streams.batch.values_as_text import Tolerance
 from penstock.streams.batch.verify_plan import (
     EVERYTHING,
@@ -287,19 +295,29 @@ class _Run:
             key=_bytes(key),
             stream=None if live is None else _bytes(live["value"]),
             batch=None if made is None else _bytes(made["value"]),
-            input=self._input_of_output(topic, mode, _bytes(key), partition, made),
+            input=self._input_of_output(topic, mode, _bytes(key), partition, live, made),
         )
 
     def _input_of_output(
-        self, topic: str, mode: Mode, key: bytes | None, partition: int | None, made: Row | None
+        self,
+        topic: str,
+        mode: Mode,
+        key: bytes | None,
+        partition: int | None,
+        live: Row | None,
+        made: Row | None,
     ) -> InputRecord | None:
         if mode not in ("last value", "loss"):
             place = made if made is not None else self._last_made(topic, mode, partition, key)
             if place is None:
                 return None
             task = TaskId(place["subtopology"], place["task"])
-            seen = self._trace({task: Watch(outputs=frozenset({(topic, place["seq"])}))})
-            return seen[0].input if seen else None
+            origin = None
+            if live is not None and mode != "bag":  # which has no places
+                origin = self._origin(topic, mode, partition, key, live, made, place)
+                key = _bytes(live["key"]) if "key" in live else key
+            seen = self._trace({task: Watch(outputs=frozenset({(topic, place["seq"])}), origin=origin)})
+            return origin_of(key, seen)
         tasks = {TaskId(f.subtopology, f.task) for f in self._done.output_files(topic)}
         seen = self._trace({t: Watch(keys=frozenset({(topic, key)})) for t in tasks})
         rows = self._live([topic]).where(F.col("key").eqNullSafe(F.lit(key)))
@@ -308,9 +326,27 @@ class _Run:
         wrote = [(_bytes(r["value"]), r["timestamp_ms"]) for r in rows.orderBy("offset").collect()]
         return departure(wrote, seen)
 
-    def _last_made(self, topic: str, mode: Mode, partition: int | None, key: bytes | None) -> Row | None:
-        """The last row that the batch made there; the stream has more."""
+    def _origin(
+        self, topic: str, mode: Mode, partition: int | None, key: bytes | None, live: Row, made: Row | None, place: Row
+    ) -> LeftOut | None:
+        """Where the stream's row may come from, if it is one that the batch has not made: behind the last row that both
+        have. ``place``: the row at its place, or the last one."""
+        if made is None:
+            return LeftOut(topic, place["seq"] + 1, None, live["timestamp_ms"])
+        if live["timestamp_ms"] == made["timestamp_ms"]:
+            return None
+        before = self._last_made(topic, mode, partition, key, place)
+        return LeftOut(topic, 0 if before is None else before["seq"] + 1, place["seq"], live["timestamp_ms"])
+
+    def _last_made(
+        self, topic: str, mode: Mode, partition: int | None, key: bytes | None, before: Row | None = None
+    ) -> Row | None:
+        """The last row that the batch made there; the stream has more. ``before``: the last one that its task made before
+        this one."""
         rows = self._made([topic])
+        if before is not None:
+            same = F.struct("subtopology", "task") == F.struct(F.lit(before["subtopology"]), F.lit(before["task"]))
+            rows = rows.where(same & (F.col("seq") < before["seq"]))
         if partition is not None:
             rows = rows.where(F.col("partition") == partition)
         if mode != "sequence":

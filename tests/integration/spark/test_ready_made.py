@@ -95,6 +95,27 @@ class Application:
             process.kill()
             process.wait()
 
+    def run(self, fed: int, killed_at: Sequence[str] = KILLED_AT) -> int:
+        """Process everything, ``fed`` records of the input topics, by workers that die at these steps and a last one; how
+        many died before they had read all."""
+        name, topology = self.live.application_id, self.topology()
+        with open_cluster(ClusterAddress(self.live.bootstrap_servers), name) as cluster:
+            inputs = [TopicPartition(topic, p) for topic in self.inputs for p in range(PARTITIONS)]
+            asked = [TopicPartition(t, p) for t in topology.source_topics(name) for p in range(PARTITIONS)]
+            kills = 0
+            for step in killed_at:
+                with self.worker(step) as worker:
+                    assert worker.wait(LIMIT_S) == -signal.SIGKILL, self.log.read_text()[-5_000:]
+                kills += read(cluster, inputs) < fed
+            with self.worker() as worker:
+                until("all is read", self.at_work(worker, lambda: read(cluster, inputs) == fed), LIMIT_S)
+                before = -1
+                while before != (before := read(cluster, asked)):
+                    time.sleep(QUIET_S)
+                worker.terminate()
+                assert worker.wait(120) == 0
+        return kills
+
     def at_work(self, process: subprocess.Popen[bytes], condition: Callable[[], bool]) -> Callable[[], bool]:
         """The condition, while the worker lives."""
 
@@ -116,23 +137,8 @@ def read(cluster: Cluster, asked: Sequence[TopicPartition]) -> int:
 def test_a_replay_gives_what_a_killed_worker_wrote(spark: SparkSession, tmp_path: Path, case: str) -> None:
     with EmbeddedKafka() as kafka:
         app = Application(case, kafka.bootstrap_servers, tmp_path)
-        fed = app.feed()
-        topology, name = app.topology(), app.live.application_id
-        with open_cluster(ClusterAddress(kafka.bootstrap_servers), name) as cluster:
-            inputs = [TopicPartition(topic, p) for topic in app.inputs for p in range(PARTITIONS)]
-            asked = [TopicPartition(t, p) for t in topology.source_topics(name) for p in range(PARTITIONS)]
-            kills = 0
-            for step in KILLED_AT:
-                with app.worker(step) as worker:
-                    assert worker.wait(LIMIT_S) == -signal.SIGKILL, app.log.read_text()[-5_000:]
-                kills += read(cluster, inputs) < fed
-            with app.worker() as worker:
-                until("all is read", app.at_work(worker, lambda: read(cluster, inputs) == fed), LIMIT_S)
-                before = -1
-                while before != (before := read(cluster, asked)):
-                    time.sleep(QUIET_S)
-                worker.terminate()
-                assert worker.wait(120) == 0
+        kills = app.run(app.feed())
+        name = app.live.application_id
         found = verify(app.topology, application_id=name, connection=Connection(kafka.bootstrap_servers))
     compared = "; ".join(f"{c.name} {c.mode} {c.stream_rows:,}" for c in found.comparisons)
     different = sum(c.differences for c in found.comparisons)

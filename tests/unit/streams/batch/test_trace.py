@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
+import pytest
 
 import penstock as ps
 from penstock.state.log import TaskId
 from penstock.streams.batch.journals import GivenJournals
 from penstock.streams.batch.replay_task import ReplayJob
-from penstock.streams.batch.trace import Watch, _TracedTask
+from penstock.streams.batch.trace import LeftOut, TracedRecord, Watch, _TracedTask, origin_of
 from penstock.streams.spark.shipping import ship
 from penstock.streams.task.commit_metadata import CommitMetadata
 from penstock.streams.task.commit_work import CommitWork
@@ -50,22 +52,67 @@ def rows(first: int, stop: int) -> pa.RecordBatch:
     )
 
 
-def test_it_commits_only_after_the_records_that_wrote_a_watched_entry(tmp_path: Path) -> None:
-    task_id = TaskId(0, 0)
-    job = ReplayJob(
-        topology=ship(topology),
+def filtered() -> Topology:
+    """Leaves out records whose number is not a multiple of ten, writes the others under another key."""
+    builder = ps.StreamsBuilder("app", key=str, value=str)
+    tens = builder.stream("in").filter_values(lambda v: int(v) % 10 == 0)
+    tens.select_key(lambda k, v: v[:1], key=str).to("out")
+    return builder.build()
+
+
+def job_of(built: Callable[[], Topology], task_id: TaskId, output: Path) -> ReplayJob:
+    return ReplayJob(
+        topology=ship(built),
         application_id="app",
         options=TaskOptions(),
         partition_counts={},
         starts={task_id: {"in": (0, CommitMetadata())}},
         journals=GivenJournals(),
-        output=str(tmp_path),
+        output=str(output),
         run="run",
         bases={},
         base_repository=None,
         snapshots={},
         snapshot_repository=None,
     )
+
+
+@pytest.mark.parametrize(
+    ("origin", "key", "found"),
+    [
+        # The stream has written 13 too, behind 10 and in the place of 20.
+        pytest.param(LeftOut("out", 2, 2, 13), b"1", 13, id="left out"),
+        pytest.param(LeftOut("out", 2, 2, 31), b"3", 20, id="not its place"),
+        pytest.param(LeftOut("out", 2, 2, 9_999), b"wrong", 20, id="forged"),
+        pytest.param(LeftOut("out", 2, None, 31), b"3", 31, id="behind the last one"),
+        pytest.param(None, b"1", 20, id="of another value"),
+    ],
+)
+def test_the_input_of_a_row_that_the_batch_leaves_out(
+    tmp_path: Path, origin: LeftOut | None, key: bytes, found: int
+) -> None:
+    task_id = TaskId(0, 0)
+    watch = Watch(outputs=frozenset({("out", 2)}), origin=origin)
+    task = _TracedTask(job_of(filtered, task_id, tmp_path), filtered(), task_id, tmp_path, watch)
+    task.feed_rows(0, rows(0, 60))
+    assert origin_of(key, task.finish()) == ("in", 0, found)
+
+
+def test_of_several_inputs_of_the_time_that_of_the_key_is_the_origin() -> None:
+    def seen(offset: int, key: bytes, seq: int | None = None) -> TracedRecord:
+        where = ("in", 0, offset)
+        return TracedRecord(
+            subtopology=0, task=0, name="out", seq=seq, key=key, value=None, timestamp_ms=5, input=where
+        )
+
+    several = [seen(3, b"a"), seen(4, b"b"), seen(7, b"c", 2)]
+    assert origin_of(b"b", several) == ("in", 0, 4) and origin_of(b"x", several) == ("in", 0, 3)
+    assert origin_of(b"c", several[2:]) == ("in", 0, 7) and origin_of(b"c", []) is None
+
+
+def test_it_commits_only_after_the_records_that_wrote_a_watched_entry(tmp_path: Path) -> None:
+    task_id = TaskId(0, 0)
+    job = job_of(topology, task_id, tmp_path)
     watch = Watch(entries=frozenset({("counts", b"k3"), ("kept", b"k3")}))
     task = Counted(job, topology(), task_id, tmp_path, watch)
     for first in (0, 170, 340):

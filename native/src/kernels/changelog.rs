@@ -63,7 +63,7 @@ mod tests {
 
     #[test]
     fn keys_of_windows_begin_with_the_start() {
-        let keys = Rows::of(b"k12345678\0\0\0\012345678\0\0\0\0", &[0, 13, 25], None).unwrap();
+        let keys = Rows::of(b"k12345678\x00\x00\x00\x0012345678\0\0\0\0", &[0, 13, 25], None).unwrap();
         let found = window_keys(&keys).unwrap().unwrap();
         assert_eq!(found, Taken { data: b"12345678k12345678".to_vec(), ends: vec![0, 9, 17], nulls: vec![0, 0] });
     }

@@ -3,8 +3,9 @@
 ``Application`` gives topics, changelogs and stores as DataFrames with typed columns, of what is committed now, at a time or
 at a savepoint; ``register`` makes the same known as ``spark.read.format("penstock")``. ``write_topic`` writes a DataFrame
 to a topic, exactly once; ``write_initial_state`` makes DataFrames the state that a new application begins with;
-``lake_topic`` and ``lake_store`` write Iceberg tables; ``figures`` are aggregations over all of a topic. ``compact``,
-``replay``, ``stream`` and ``verify`` are the commands of these names. It needs the extra ``spark``.
+``lake_topic``, ``lake_store`` and ``lake_frame`` write Iceberg tables, in sessions ``with_iceberg``; ``figures`` are
+aggregations over all of a topic. ``compact``, ``replay``, ``stream`` and ``verify`` are the commands of these names. It
+needs the extra ``spark``.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ from penstock.streams.spark.frames.application import Application
 from penstock.streams.spark.frames.source import FORMAT, register
 from penstock.streams.spark.frames.writing import WriteResult, write_topic
 from penstock.streams.spark.handover.initial_state import InitialState, write_initial_state
-from penstock.streams.spark.lake.tables import LakeResult, lake_store, lake_topic
+from penstock.streams.spark.lake.catalog import with_iceberg
+from penstock.streams.spark.lake.tables import LakeResult, lake_frame, lake_store, lake_topic
 from penstock.streams.spark.session import spark_session
 from penstock.streams.spark.streaming.output_hook import MicroBatch
 from penstock.streams.spark.streaming.query import Streamed, stream
@@ -37,6 +39,7 @@ __all__ = [
     "figures",
     "FORMAT",
     "InitialState",
+    "lake_frame",
     "lake_store",
     "lake_topic",
     "LakeResult",
@@ -50,6 +53,7 @@ __all__ = [
     "Streamed",
     "verify",
     "VerifyResult",
+    "with_iceberg",
     "write_initial_state",
     "write_topic",
     "WriteResult",

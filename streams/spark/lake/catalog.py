@@ -16,8 +16,8 @@ _CATALOG = "org.apache.iceberg.spark.SparkCatalog"
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*){2,}")
 
 
-def with_iceberg(settings: SparkSettings | None) -> SparkSettings:
-    """The settings of a session with the table format."""
+def with_iceberg(settings: SparkSettings | None = None) -> SparkSettings:
+    """The settings of a session with the table format (Apache Iceberg)."""
     given = settings or SparkSettings()
     return dataclasses.replace(given, packages=(*given.packages, ICEBERG))
 
@@ -43,6 +43,7 @@ def use_catalog(spark: SparkSession, table: str, warehouse: str | None) -> None:
     except Exception as exc:
         if "Cannot find catalog plugin class" in str(exc) or "ClassNotFoundException" in str(exc):
             raise EnvironmentFault(
-                f"this Spark session has no Iceberg; start it with spark.jars.packages=…,{ICEBERG}, or let Penstock open it"
+                "this Spark session has no Iceberg, and Java takes it only when it starts: open the process's first session "
+                f"with spark_session(with_iceberg()), or set spark.jars.packages=…,{ICEBERG}"
             ) from exc
         raise EnvironmentFault(f"the catalog {name} does not answer: {str(exc)[:300]}") from exc

@@ -2,7 +2,8 @@
 
 A topic is appended: each run reads what follows the last one, and the snapshot that it adds to the table has the next
 offsets in its own properties. Table and position change in one step, so a run that died can simply be repeated. A
-store replaces the rows of its table in one step, with the changelog offsets at which it was read.
+store replaces the rows of its table in one step, with the changelog offsets at which it was read. A DataFrame, such as a
+cohort table, does so too.
 
 New columns of the application's types are added to the table. A concurrent run would append the same records: it is
 detected by the parent of its snapshot, rolled back, and reported.
@@ -137,6 +138,24 @@ def lake_store(
         with phase("removal of old snapshots"):
             _expire(spark, table, keep)
     return LakeResult(table, rows, now.offsets, time.monotonic() - began)
+
+
+def lake_frame(frame: DataFrame, table: str, *, warehouse: str | None = None) -> int:
+    """Make ``table`` (``catalog.schema.table``, created if necessary) hold the rows of a DataFrame, in one step; how many
+    they are. The frame's session must have Iceberg: ``spark_session(with_iceberg())``. ``warehouse``: as for ``lake_topic``.
+
+    Raises ``SettingsError``; ``IncompatibleError`` for a table that holds a topic or a store; ``EnvironmentFault``.
+    """
+    spark, run = frame.sparkSession, uuid.uuid4().hex
+    with translated("the lake job"):
+        use_catalog(spark, table, warehouse)
+        if not spark.catalog.tableExists(table):
+            _create(spark, frame, table)
+        elif (held := held_by(spark, table)) is not None:
+            raise IncompatibleError(f"table {table} holds {held.topic}, which penstock lake keeps; choose another name")
+        writer = frame.writeTo(table).option("mergeSchema", "true").option(f"snapshot-property.{_RUN}", run)
+        writer.overwrite(F.lit(True))
+        return _added(_of_run(spark, table, run))
 
 
 def held_by(spark: SparkSession, table: str) -> TablePosition | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,10 +12,11 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 import penstock as ps
-from penstock.spark import Application, Connection
+from penstock.spark import Application, Connection, figures
 from penstock.state.errors import IncompatibleError, SettingsError
+from penstock.streams.cli.new import FILES
 from penstock.streams.spark.lake import tables
-from penstock.streams.spark.lake.tables import held_by, lake_store, lake_topic
+from penstock.streams.spark.lake.tables import held_by, lake_frame, lake_store, lake_topic
 from tests.integration.spark.live import App, Live, command
 from tests.integration.spark.test_frames import AT_MS, _sales, rows, sales, totals
 
@@ -66,6 +69,13 @@ def test_a_topic_is_appended_once_and_a_store_replaces_its_table(
     assert spark.table(f"{held}.snapshots").count() == 1, "older ones were expired"
     at = held_by(spark, sold)
     assert at is not None and at.topic == topic and sum(at.offsets.values()) >= 100
+    cohorts = figures.retention(spark.table(sold), "day")
+    table = f"{catalog}.figures.cohorts"
+    for frame in (cohorts.where("later = 0"), cohorts):
+        assert lake_frame(frame, table, **how) == frame.count() > 0, "the rows are replaced, not added"
+    assert sorted(spark.table(table).collect()) == sorted(cohorts.collect())
+    with pytest.raises(IncompatibleError, match="which penstock lake keeps"):
+        lake_frame(cohorts, sold, **how)
     # A day is a partition of the table, and another topic is refused.
     assert spark.table(f"{sold}.partitions").count() == 2
     assert spark.table(sold).agg(F.min(F.unix_millis("timestamp"))).first()[0] == AT_MS
@@ -113,3 +123,31 @@ def test_a_second_run_at_the_same_time_is_taken_back_and_the_command_writes(
     options = ["--topic", topic, "--table", table, "--warehouse", str(tmp_path)]
     assert command("lake", f"{tmp_path}/sales.py", live, *options) == 0
     assert spark.table(table).count() == 35
+
+
+def test_the_program_of_the_page_makes_its_cohort_table(
+    spark: SparkSession, live: Live, tmp_path: Path, catalog: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    topic = live.topic("shop-events")
+    live.create(2, topic)
+    days = [(key, DAY_MS * day) for key, day in ((b"ann", 0), (b"bob", 0), (b"ann", 1), (b"eve", 1), (b"ann", 1))]
+    live.produce(topic, [(key, b'{"type": "view"}', AT_MS + ms) for key, ms in days])
+    (tmp_path / "shop.py").write_text(FILES["{name}.py"].format(name="shop", version="0").replace("shop-events", topic))
+    here = {
+        "shop:topology": f"{tmp_path}/shop.py:topology",
+        '"shop"': f'"{live.application_id}"',
+        "127.0.0.1:9092": live.bootstrap_servers,
+        "shop-events": topic,
+        "lake.shop": f"{catalog}.shop",
+        "./lake": str(tmp_path / "lake"),
+    }
+    page = (Path(__file__).parents[3] / "docs/pages/howto/tables.md").read_text()
+    (program,) = re.findall(r"^    # cohorts\.py\n((?:    .*\n|\n)*)^    python", page, re.MULTILINE)
+    text = textwrap.dedent(program)
+    for old, new in here.items():
+        assert old in text
+        text = text.replace(old, new)
+    exec(compile(text, "cohorts.py", "exec"), {})
+    assert "3 rows" in capsys.readouterr().out
+    rows = spark.table(f"{catalog}.shop.cohorts").orderBy("cohort", "later").collect()
+    assert [(r["later"], r["keys"], r["share"]) for r in rows] == [(0, 2, 1.0), (1, 1, 0.5), (0, 1, 1.0)]

@@ -7,7 +7,9 @@ import dataclasses
 import importlib.util
 import io
 import os
+import signal
 import sys
+import threading
 import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -77,6 +79,7 @@ def spark_session(settings: SparkSettings | None = None) -> Iterator[SparkSessio
     """
     # The active session belongs to a thread, the context to the process.
     running = SparkContext._active_spark_context is not None
+    interrupted = signal.getsignal(signal.SIGINT)
     with phase("start of Spark"):
         spark = prepare(SparkSession.builder.getOrCreate()) if running else open_session(settings or SparkSettings())
     if (record := current()) is not None:
@@ -86,6 +89,9 @@ def spark_session(settings: SparkSettings | None = None) -> Iterator[SparkSessio
     finally:
         if not running:
             spark.stop()
+            if threading.current_thread() is threading.main_thread() and interrupted is not None:
+                # Spark's own handler stays otherwise, and fails where there is no session: between the runs of a schedule.
+                signal.signal(signal.SIGINT, interrupted)
 
 
 def open_session(settings: SparkSettings) -> SparkSession:

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
+import textwrap
 import time
 from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
+import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
@@ -59,3 +63,20 @@ def test_a_long_job_says_how_far_it_is(spark: SparkSession) -> None:
     assert any("left in this stage" in line for line in said)
     quiet = len(said)
     assert spark.range(3).count() == 3 and len(said) == quiet
+
+
+@pytest.mark.long
+def test_an_interrupt_between_two_sessions_is_one() -> None:
+    """A schedule waits there for its next run, and Ctrl-C ends it."""
+    program = """
+        import os, signal
+        from penstock.spark import SparkSettings, spark_session
+        with spark_session(SparkSettings(master="local[1]")) as spark:
+            assert spark.range(3).count() == 3
+        try:
+            os.kill(os.getpid(), signal.SIGINT)
+        except KeyboardInterrupt:
+            print("interrupted")
+        """
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True, timeout=300)
+    assert done.stdout == "interrupted\n", done.stderr[-2_000:]

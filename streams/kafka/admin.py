@@ -52,8 +52,9 @@ class KafkaAdmin:
         self._causes = ConnectionCauses()
         try:
             listening: dict[str, Any] = {**config, "error_cb": self._causes}
-            self._client = AdminClient(listening, logger=client_logger())
-            self._coordinators = CoordinatorClient(lambda: AdminClient(listening, logger=client_logger()))
+            self._open_client: Callable[[], AdminClient] = lambda: AdminClient(listening, logger=client_logger())
+            self._client = self._open_client()
+            self._coordinators = CoordinatorClient(self._open_client)
         except (KafkaException, ValueError, TypeError) as exc:
             raise not_opened(exc, "opening an admin client") from exc
 
@@ -69,10 +70,23 @@ class KafkaAdmin:
         answered(lambda left_s: self._causes.metadata(self._client, self._servers, left_s), doing, CONTACT_S, explained)
 
     def _asked(self, ask: Callable[[float], T], doing: str) -> T:
-        """The client sends most requests to the broker that it knows as the controller."""
-        return answered_by_successor(
-            ask, doing, self._request_timeout_s, lambda given_s: self._client.list_topics(timeout=given_s)
-        )
+        """The client sends most requests to the broker that it knows as the controller. It may wait for that one for ever
+        while the same broker answers other requests, so after a request in vain among brokers that answer, the next one goes
+        through a new client."""
+        brokers_answer = False
+
+        def look(given_s: float) -> None:
+            nonlocal brokers_answer
+            brokers_answer = False
+            self._client.list_topics(timeout=given_s)
+            brokers_answer = True
+
+        try:
+            return answered_by_successor(ask, doing, self._request_timeout_s, look)
+        except RetriableError:
+            if brokers_answer:
+                self._client = self._open_client()
+            raise
 
     def cluster_id(self) -> str:
         """See the port."""

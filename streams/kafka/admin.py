@@ -70,7 +70,7 @@ class KafkaAdmin:
         answered(lambda left_s: self._causes.metadata(self._client, self._servers, left_s), doing, CONTACT_S, explained)
 
     def _asked(self, ask: Callable[[float], T], doing: str) -> T:
-        """The client sends most requests to the broker that it knows as the controller. It may wait for that one for ever
+        """The client sends most requests to the broker that it knows as the controller. It may wait for that one forever
         while the same broker answers other requests, so after a request in vain among brokers that answer, the next one goes
         through a new client."""
         brokers_answer = False

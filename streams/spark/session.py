@@ -90,7 +90,7 @@ def spark_session(settings: SparkSettings | None = None) -> Iterator[SparkSessio
         if not running:
             spark.stop()
             if threading.current_thread() is threading.main_thread() and interrupted is not None:
-                # Spark's own handler stays otherwise, and fails where there is no session: between the runs of a schedule.
+                # Otherwise PySpark's handler stays, and fails while no session is open, as between the runs of a schedule.
                 signal.signal(signal.SIGINT, interrupted)
 
 

@@ -1,7 +1,7 @@
 //! Records of a changelog as the entries of a store: see `penstock.state.recovery.changelog`.
 
 use super::rows::{Rows, Taken};
-use crate::refused::{Refused, room_for};
+use crate::refused::Refused;
 
 const STAMP_BYTES: usize = 8;
 const START_BYTES: usize = 8;
@@ -12,14 +12,10 @@ pub fn stamped(values: &Rows, times: &[i64]) -> Result<Taken, Refused> {
     if times.len() != values.len() {
         return Err(Refused::Value("there is not one time per value".into()));
     }
-    let mut out = with_room(values.len(), values.extent().saturating_add(values.len() * STAMP_BYTES))?;
+    let mut out = Taken::with_room(values.len(), values.extent().saturating_add(values.len() * STAMP_BYTES))?;
     for (row, time) in times.iter().enumerate() {
-        if let Some(value) = values.get(row) {
-            out.data.extend_from_slice(&time.to_be_bytes());
-            out.data.extend_from_slice(value);
-        }
-        out.nulls.push(values.is_null(row).into());
-        out.ends.push(out.data.len() as i64);
+        let stamp = time.to_be_bytes();
+        out.push(values.get(row).map(|value| [&stamp[..], value]));
     }
     Ok(out)
 }
@@ -27,25 +23,16 @@ pub fn stamped(values: &Rows, times: &[i64]) -> Result<Taken, Refused> {
 /// The window's start and then the key, of `key | start | sequence` each. `None`: some record has no such key, or another
 /// sequence than 0.
 pub fn window_keys(keys: &Rows) -> Result<Option<Taken>, Refused> {
-    let mut out = with_room(keys.len(), keys.extent())?;
+    let mut out = Taken::with_room(keys.len(), keys.extent())?;
     for row in 0..keys.len() {
         let split = keys.get(row).and_then(|key| key.strip_suffix(SEQUENCE)).and_then(|key| {
             let start = key.len().checked_sub(START_BYTES)?;
             Some(key.split_at(start))
         });
         let Some((key, start)) = split else { return Ok(None) };
-        out.data.extend_from_slice(start);
-        out.data.extend_from_slice(key);
-        out.nulls.push(0);
-        out.ends.push(out.data.len() as i64);
+        out.push(Some([start, key]));
     }
     Ok(Some(out))
-}
-
-fn with_room(rows: usize, bytes: usize) -> Result<Taken, Refused> {
-    let mut ends = Vec::with_capacity(rows + 1);
-    ends.push(0);
-    Ok(Taken { data: room_for(bytes)?, ends, nulls: Vec::with_capacity(rows) })
 }
 
 #[cfg(test)]

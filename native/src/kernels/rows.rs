@@ -77,6 +77,25 @@ pub struct Taken {
     pub nulls: Vec<u8>,
 }
 
+impl Taken {
+    /// None yet, with room for so many rows and bytes.
+    pub fn with_room(rows: usize, bytes: usize) -> Result<Self, Refused> {
+        let mut ends = Vec::with_capacity(rows + 1);
+        ends.push(0);
+        Ok(Taken { data: room_for(bytes)?, ends, nulls: Vec::with_capacity(rows) })
+    }
+
+    /// Adds a row of these parts, one after the other; `None`: a null.
+    #[inline(always)]
+    pub fn push(&mut self, parts: Option<[&[u8]; 2]>) {
+        for part in parts.iter().flatten() {
+            self.data.extend_from_slice(part);
+        }
+        self.nulls.push(parts.is_none().into());
+        self.ends.push(self.data.len() as i64);
+    }
+}
+
 /// The rows at these places. Refuses a place that does not exist.
 ///
 /// One row may be long and taken often, so the result may be too large although the column is not.

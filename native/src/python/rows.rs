@@ -8,11 +8,16 @@ use pyo3::types::{PyBytes, PyList, PyString, PyTuple};
 use super::buffers::{Held, large_bytes, rows_of, to_bytes};
 use crate::kernels::changelog::{stamped, window_keys};
 use crate::kernels::murmur::partition;
-use crate::kernels::rows::take;
+use crate::kernels::rows::{Taken, take};
 
 /// A column as `(data, offsets: int64 bytes, nulls: one byte each, or None)`.
 fn column<'py>(py: Python<'py>, data: &[u8], offsets: &[i64], nulls: Option<&[u8]>) -> PyResult<Bound<'py, PyTuple>> {
     (large_bytes(py, data)?, to_bytes(py, offsets), nulls.map(|flags| to_bytes(py, flags))).into_pyobject(py)
+}
+
+/// The rows as `column` has them; without flags where none can be null.
+fn taken_column<'py>(py: Python<'py>, taken: &Taken, nullable: bool) -> PyResult<Bound<'py, PyTuple>> {
+    column(py, &taken.data, &taken.ends, nullable.then_some(&taken.nulls))
 }
 
 /// A column of these values, each `bytes` or what has a buffer of bytes, `str` as UTF-8, or `None`.
@@ -66,7 +71,7 @@ pub fn take_rows<'py>(
 ) -> PyResult<Bound<'py, PyTuple>> {
     let rows = rows_of(&data, &offsets, nulls.as_ref())?;
     let taken = py.detach(|| take(&rows, places.slice()))?;
-    column(py, &taken.data, &taken.ends, nulls.is_some().then_some(&taken.nulls))
+    taken_column(py, &taken, nulls.is_some())
 }
 
 /// The column with each value behind its record's time.
@@ -81,7 +86,7 @@ pub fn stamp_rows<'py>(
 ) -> PyResult<Bound<'py, PyTuple>> {
     let rows = rows_of(&data, &offsets, nulls.as_ref())?;
     let made = py.detach(|| stamped(&rows, times.slice()))?;
-    column(py, &made.data, &made.ends, nulls.is_some().then_some(&made.nulls))
+    taken_column(py, &made, nulls.is_some())
 }
 
 /// The keys of a window store, from those of its changelog; `None` where Python must look at them.
@@ -95,7 +100,7 @@ pub fn window_key_rows<'py>(
 ) -> PyResult<Option<Bound<'py, PyTuple>>> {
     let rows = rows_of(&data, &offsets, nulls.as_ref())?;
     let made = py.detach(|| window_keys(&rows))?;
-    made.map(|keys| column(py, &keys.data, &keys.ends, None)).transpose()
+    made.map(|keys| taken_column(py, &keys, false)).transpose()
 }
 
 /// The partitions of keys, int32; a null is like an empty key here, which the caller does not ask about.

@@ -11,6 +11,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from penstock.state.errors import RetriableError
 from penstock.streams.kafka.admin import KafkaAdmin
+from tests.unit.streams.kafka.test_new_topics import future
 
 TIMED_OUT = KafkaException(KafkaError(KafkaError._TIMED_OUT, "Failed while waiting for controller: Local: Timed out"))
 NO_BROKER = KafkaException(KafkaError(KafkaError._TRANSPORT, "Failed to get metadata: Local: Broker transport failure"))
@@ -23,9 +24,7 @@ class Waiting:
         self._metadata = metadata
 
     def describe_configs(self, resources: list[Any], **_: Any) -> dict[Any, Future[Any]]:
-        answer: Future[Any] = Future()
-        answer.set_exception(TIMED_OUT)
-        return dict.fromkeys(resources, answer)
+        return dict.fromkeys(resources, future(TIMED_OUT))
 
     def list_topics(self, **_: Any) -> None:
         if self._metadata is not None:
@@ -34,9 +33,7 @@ class Waiting:
 
 class Healthy:
     def describe_configs(self, resources: list[Any], **_: Any) -> dict[Any, Future[Any]]:
-        answer: Future[Any] = Future()
-        answer.set_result({"retention.ms": SimpleNamespace(value="77")})
-        return dict.fromkeys(resources, answer)
+        return dict.fromkeys(resources, future({"retention.ms": SimpleNamespace(value="77")}))
 
 
 def admin_of(client: Waiting) -> KafkaAdmin:

@@ -78,7 +78,7 @@ pub struct Taken {
 }
 
 impl Taken {
-    /// None yet, with room for so many rows and bytes.
+    /// Without rows yet, with room for these numbers of rows and bytes.
     pub fn with_room(rows: usize, bytes: usize) -> Result<Self, Refused> {
         let mut ends = Vec::with_capacity(rows + 1);
         ends.push(0);

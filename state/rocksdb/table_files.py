@@ -57,20 +57,24 @@ def write_ssts(
     stem: str,
     entries: Iterable[tuple[bytes, bytes]],
     *,
-    position: bytes,
+    position: bytes | None,
+    mark: str = "",
     file_bytes: int = 64 << 20,
     options: RocksDBOptions | None = None,
 ) -> list[SnapshotFile]:
-    """Write a whole store into ``<stem>-00000.sst``, ``<stem>-00001.sst``…, each of about ``file_bytes``.
+    """Write a whole store into ``<stem>-<mark>00000.sst``, ``<stem>-<mark>00001.sst``…, each of about ``file_bytes``.
 
-    The first file carries the position and exists even without entries. Raises as ``write_sst``; also ``ValueError`` if
-    the first key of a file does not follow the last key of the file before.
+    The first file carries the position and exists even without entries. ``None``: these are some entries of a store whose
+    position another file carries; without entries there is no file. Raises as ``write_sst``; also ``ValueError`` if the
+    first key of a file does not follow the last key of the file before.
     """
     files: list[SnapshotFile] = []
     rest = _Ahead(iter(entries))
     last: bytes | None = None
+    if position is None and rest.at_end:
+        return files
     while True:
-        path = folder / f"{stem}-{len(files):05d}.sst"
+        path = folder / f"{stem}-{mark}{len(files):05d}.sst"
         file = write_sst(path, rest.take(file_bytes), position=None if files else position, options=options)
         files.append(file)
         if last is not None and file.first_key is not None and file.first_key <= last:

@@ -4,7 +4,7 @@ memory."""
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import compress, islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -21,7 +21,7 @@ from penstock.state.recovery.restore_decision import ChangelogFacts
 from penstock.state.rocksdb.scratch import open_scratch
 from penstock.state.rocksdb.table_files import write_ssts
 from penstock.state.serdes.serde import BYTES
-from penstock.state.snapshots.manifest import Manifest, StorePartition
+from penstock.state.snapshots.manifest import Manifest, SnapshotFile, StorePartition
 from penstock.state.snapshots.repository import SnapshotRepository, new_attempt, open_repository
 from penstock.state.stores.durable_backend import DurableBackend
 from penstock.state.stores.store import StoreKind, StoreSpec
@@ -197,22 +197,32 @@ def write_snapshot(
     changes."""
     attempt = new_attempt(target.created_ms)
     seen = seen or Seen()
-    facts = target.facts
-    position = Position(
-        target.end,
-        {TopicPartition(t, p): o for t, p, o in target.input_offsets or ()},
-        facts.cluster_id,
-        {facts.topic: facts.topic_id},
-        target.created_ms,
-        target.stream_time_ms,
-        segment_ms=target.form.spec().segment_ms,
-    )
     with TemporaryDirectory(prefix="penstock-snapshot-") as folder:
         work = Path(folder)
-        files = write_ssts(
-            work, attempt, seen.entries(entries), position=encode_position(position), file_bytes=file_bytes
-        )
+        files = write_ssts(work, attempt, seen.entries(entries), position=position_of(target), file_bytes=file_bytes)
         repository.upload(target.of, work, files)
+    return manifest_of(target, attempt, files, seen)
+
+
+def position_of(target: CompactTarget) -> bytes:
+    """The position that the store of a snapshot begins with."""
+    facts = target.facts
+    return encode_position(
+        Position(
+            target.end,
+            {TopicPartition(t, p): o for t, p, o in target.input_offsets or ()},
+            facts.cluster_id,
+            {facts.topic: facts.topic_id},
+            target.created_ms,
+            target.stream_time_ms,
+            segment_ms=target.form.spec().segment_ms,
+        )
+    )
+
+
+def manifest_of(target: CompactTarget, attempt: str, files: Sequence[SnapshotFile], seen: Seen) -> Manifest:
+    """The manifest of a target's files."""
+    facts = target.facts
     return Manifest(
         application_id=target.application_id,
         store=target.form.name,

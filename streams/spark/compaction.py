@@ -1,10 +1,11 @@
 """Compaction: changelogs to sorted table files, published as snapshots that a worker can ingest.
 
 The executors read the changelogs' ranges themselves (committed records only), a changelog partition each, reduce them to the
-last value per key, sorted by store key, and write that into files. When all files are uploaded, the driver publishes one
-manifest per store partition, each in one atomic step. Files of a job that dies are never visible. Concurrent jobs are safe:
-file names are unique, and the newest snapshot is the one with the highest offset. An earlier valid snapshot is used as the
-base, so that only the tail is read.
+last value per key, sorted by store key, and write that into files. One that has several times an executor's share and no
+snapshot to start from is read in pieces by many (``split_compaction``). When all files are uploaded, the driver publishes
+one manifest per store partition, each in one atomic step. Files of a job that dies are never visible. Concurrent jobs are
+safe: file names are unique, and the newest snapshot is the one with the highest offset. An earlier valid snapshot is used as
+the base, so that only the tail is read.
 
 ``at="committed"`` stops every store at the application's committed positions: the snapshots then name their input
 offsets, and together they are a savepoint, from which a replay can start. ``at="end"`` goes to the changelogs' ends.
@@ -19,11 +20,16 @@ import time
 from collections.abc import Callable, Sequence
 from functools import partial
 
+import msgspec
+from pyspark import StorageLevel
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import from_arrow_schema
 
 from penstock.state.snapshots.manifest import Manifest
+from penstock.state.snapshots.repository import new_attempt, open_repository
 from penstock.streams.batch.cluster import ClusterAddress, now_ms, open_cluster
-from penstock.streams.batch.compact_executor import CompactTarget, compact_one
+from penstock.streams.batch.compact_executor import ENTRY_SCHEMA, CompactTarget, compact_one
 from penstock.streams.batch.compaction_plan import (
     KEEP_SAVEPOINTS,
     At,
@@ -35,12 +41,24 @@ from penstock.streams.batch.compaction_plan import (
 )
 from penstock.streams.batch.places import absolute
 from penstock.streams.batch.shipping import TopologyRef
+from penstock.streams.batch.split_compaction import (
+    PART_SCHEMA,
+    PIECE_SCHEMA,
+    Part,
+    Piece,
+    joined,
+    last_changes,
+    pieces,
+    write_parts,
+)
+from penstock.streams.spark.arrow import mapped
 from penstock.streams.spark.connection import Connection
 from penstock.streams.spark.failures import translated
 from penstock.streams.spark.progress import Count, Say, watched
 from penstock.streams.spark.report.record import note_ranges, phase
 from penstock.streams.spark.scratch import use_local_dirs
 from penstock.streams.spark.session import SparkSettings, spark_session
+from penstock.streams.spark.slots import spread
 from penstock.streams.topology_loading import load_topology
 from penstock.topologies.graph.topology import Topology
 
@@ -101,15 +119,52 @@ def run_compaction(
     plan: CompactPlan,
     file_bytes: int = FILE_BYTES,
     count: Count | None = None,
+    split: Callable[[Sequence[CompactTarget], int], list[Piece]] = pieces,
 ) -> dict[int, Manifest]:
-    """Write the targets' files, each target in a Spark task of its own, the largest first; returns their unpublished
-    manifests by place. ``count``: as ``watched`` gives it."""
+    """Write the targets' files, each target in a Spark task of its own, the largest first; one that is worth it in pieces
+    (``split``, given how many tasks run at once). Returns their unpublished manifests by place. ``count``: as ``watched``
+    gives it."""
     address = ClusterAddress(connection.bootstrap_servers, dict(connection.client))
+    cut = split(plan.targets, spark.sparkContext.defaultParallelism)
+    apart = {piece.target.place for piece in cut}
+    largest_first = sorted((t for t in plan.targets if t.place not in apart), key=lambda t: (t.start - t.end, t.place))
     write = partial(compact_one, repository, file_bytes, address)
-    largest_first = sorted(plan.targets, key=lambda t: (t.start - t.end, t.place))
+    written: dict[int, Manifest] = {}
     with translated("the compaction"):
-        tasks = spark.sparkContext.parallelize(largest_first, len(largest_first))
-        return dict(tasks.map(partial(_write_and_count, write, count)).collect())
+        if cut:
+            written |= _in_pieces(spark, address, repository, cut, file_bytes)
+            if count is not None:
+                count.add(sum(piece.end - piece.start for piece in cut))
+        if largest_first:
+            tasks = spark.sparkContext.parallelize(largest_first, len(largest_first))
+            written |= dict(tasks.map(partial(_write_and_count, write, count)).collect())
+    return written
+
+
+def _in_pieces(
+    spark: SparkSession, address: ClusterAddress, repository: str, cut: Sequence[Piece], file_bytes: int
+) -> dict[int, Manifest]:
+    """``split_compaction``: read in pieces, written by ranges of keys."""
+    targets = {piece.target.place: piece.target for piece in cut}
+    attempts = {place: new_attempt(target.created_ms) for place, target in targets.items()}
+    numbers = spark.createDataFrame([(i,) for i in range(len(cut))], from_arrow_schema(PIECE_SCHEMA))
+    each_apart = spread(numbers, F.col("piece"), [piece.end - piece.start for piece in cut])
+    # Spark looks at the rows once to find the ranges, and once more to send them.
+    changes = mapped(each_apart, partial(last_changes, address, cut), ENTRY_SCHEMA).persist(StorageLevel.DISK_ONLY)
+    try:
+        ranged = changes.repartitionByRange(len(cut), "place", "store_key")
+        rows = mapped(
+            ranged.sortWithinPartitions("place", "store_key", "change"),
+            partial(write_parts, repository, file_bytes, targets, attempts),
+            PART_SCHEMA,
+        ).collect()
+    finally:
+        changes.unpersist()
+    parts: dict[int, list[Part]] = {place: [] for place in targets}
+    for row in rows:
+        parts[row["place"]].append(msgspec.json.decode(row["part"], type=Part))
+    snapshots = open_repository(repository)
+    return {place: joined(snapshots, targets[place], attempts[place], found) for place, found in parts.items()}
 
 
 def _write_and_count(

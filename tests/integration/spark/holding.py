@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from functools import partial
+from functools import partial, wraps
 from pathlib import Path
 from typing import Any
 
@@ -44,10 +44,35 @@ def hold_executors(folder: str) -> None:
     sys.addaudithook(hook)
 
 
+PASSED = {
+    "changes": ("penstock.streams.batch.last_changes", "LastChanges", "put"),
+    "rows": ("penstock.streams.spark.frames.store_columns", "StoreColumns", "batches"),
+}
+"""The methods behind which a process may be held: it has read a part of a changelog to compact it, or all of a store's
+to give its rows out."""
+
+
 def arm_failpoints(folder: str) -> None:
-    """Have this process held at failpoints, if the Penstock that it uses has any."""
+    """Have this process held at failpoints and behind the methods of ``PASSED``, if the Penstock that it uses has any."""
     if (found := sys.modules.get("penstock.state.failpoints")) is not None:
         found.arm(partial(held, folder))
+    for place, (module, owner, method) in PASSED.items():
+        if (found := sys.modules.get(module)) is not None:
+            _hold_behind(getattr(found, owner), method, folder, place)
+
+
+def _hold_behind(owner: type, name: str, folder: str, place: str) -> None:
+    method = getattr(owner, name)
+    if hasattr(method, "__wrapped__"):
+        return
+
+    @wraps(method)
+    def call(*args: Any, **named: Any) -> Any:
+        answer = method(*args, **named)
+        held(folder, place)
+        return answer
+
+    setattr(owner, name, call)
 
 
 class Hold:

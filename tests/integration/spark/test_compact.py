@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 import uuid
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -16,8 +17,10 @@ from penstock.state.rocksdb.rocksdb_backend import RocksDBBackend
 from penstock.state.snapshots.manifest import Manifest, StorePartition
 from penstock.state.snapshots.repository import open_repository
 from penstock.streams.batch.cluster import open_cluster
+from penstock.streams.batch.compact_executor import CompactTarget
 from penstock.streams.batch.compaction_plan import plan_compaction
 from penstock.streams.batch.savepoint import SavepointRepository
+from penstock.streams.batch.split_compaction import Piece, pieces
 from penstock.streams.spark import Connection, compact
 from penstock.streams.spark.compaction import run_compaction
 from tests.integration.spark.live import App, Live, command
@@ -104,6 +107,32 @@ def test_snapshots_equal_the_live_store_first_whole_and_then_over_a_snapshot(
             t.join()
         assert not failures
         assert ingested(tmp_path, live, "last") == app.store("last")
+
+
+def test_a_store_that_was_lost_with_its_snapshots_is_rebuilt_in_pieces(
+    spark: SparkSession, connection: Connection, live: Live, tmp_path: Path
+) -> None:
+    app_id, repository = live.application_id, str(tmp_path / "snapshots")
+    live.create(2, live.topic("in"))
+    live.produce(live.topic("in"), rows(0, 2000))
+    cut: list[Piece] = []
+
+    def split(targets: Sequence[CompactTarget], slots: int) -> list[Piece]:
+        # Of one partition only: the other one goes to an executor alone, in the same job.
+        cut.extend(pieces([t for t in targets if t.partition == 0], 5, piece_records=20))
+        return cut
+
+    with App(live, last(app_id)()) as app:
+        app.run(commit_every=300)
+        live.produce(f"{app_id}-last-changelog", [(b"aborted", b"never", 1)], abort=True)
+        with open_cluster(connection, app_id) as cluster:
+            plan = plan_compaction(last(app_id)(), app_id, cluster, repository, now_ms=1)
+        done = run_compaction(spark, connection, repository, plan, file_bytes=500, split=split)
+        assert len(cut) == 5 and {piece.target.partition for piece in cut} == {0}
+        for manifest in done.values():
+            open_repository(repository).publish(manifest)
+        assert ingested(tmp_path, live, "last") == app.store("last")
+        assert len(done[cut[0].target.place].files) > 5, "a file with the position, and some of each range"
 
 
 def test_window_stores_are_keyed_by_start(spark: SparkSession, live: Live, tmp_path: Path) -> None:

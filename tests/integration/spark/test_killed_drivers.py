@@ -229,11 +229,11 @@ def test_a_table_has_the_rows_of_a_store_as_they_were_or_are(spark: SparkSession
         assert sorted(table(spark, job.work / "warehouse")) == counted(app.stop)
 
 
-def table(spark: SparkSession, warehouse: Path) -> list[tuple[str, int]]:
+def table(spark: SparkSession, warehouse: Path, name: str = "sold") -> list[tuple[str, int]]:
     """The rows of the table as it is now: a catalog caches what it has loaded."""
     catalog = f"lake_{uuid.uuid4().hex[:8]}"
-    use_catalog(spark, f"{catalog}.shop.sold", str(warehouse))
-    return [tuple(r) for r in spark.table(f"{catalog}.shop.sold").select("key", "value").orderBy("value").collect()]
+    use_catalog(spark, f"{catalog}.shop.{name}", str(warehouse))
+    return [tuple(r) for r in spark.table(f"{catalog}.shop.{name}").select("key", "value").orderBy("value").collect()]
 
 
 @dying_at(["table-appended"], ["value", "table-appended", "table-expiring"])

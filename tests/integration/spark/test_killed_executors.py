@@ -7,6 +7,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import signal
+from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -91,11 +92,14 @@ def test_old_results_stay_whole_until_the_new_ones_are_there(
     live.create(2, topic, live.topic("out"), live.topic("digits"))
     live.produce(topic, on_cluster.rows(0, HELD))
     name = on_cluster.topology_file(work, live, cluster.holds)
-    lake = ["--topic", topic, "--table", "lake.shop.sold", "--warehouse", str(work / "warehouse")]
+    warehouse = ["--warehouse", str(work / "warehouse")]
+    lake = ["--topic", topic, "--table", "lake.shop.sold", *warehouse]
+    store_to_lake = ["--store", "counts", "--table", "lake.shop.counts", *warehouse]
     with App(live, build(live.application_id, str(cluster.holds))) as app, cluster.driver(work) as driver:
         job = Job(live, cluster, driver, work, name)
         app.run(commit_every=70)
         job.run("lake", *lake)  # first, since its jars must be there when the JVM starts
+        job.run("lake", *store_to_lake)
         job.run("compact", "--repository", repository)
         job.run("replay", "--output", str(replayed))
         old_savepoint = SavepointRepository(repository).load(live.application_id)
@@ -110,10 +114,14 @@ def test_old_results_stay_whole_until_the_new_ones_are_there(
         def replay_is_old() -> None:
             assert load_replay(str(replayed)).run == old_run and outputs_of(replayed) == old_outputs
 
+        def store_table_is_old() -> None:
+            assert dict(table(spark, work / "warehouse", "counts")) == counted(HELD)
+
         def table_is_old() -> None:
             assert [value for _, value in table(spark, work / "warehouse")] == list(range(HELD))
 
-        job.struck(["snapshot", "publish.uploaded"], "compact", "--repository", repository, check=compaction_is_old)
+        compacting = ["changes", "snapshot", "publish.uploaded"]
+        job.struck(compacting, "compact", "--repository", repository, check=compaction_is_old)
         assert SavepointRepository(repository).load(live.application_id) != old_savepoint
         job.struck(["value", "put"], "replay", "--output", str(replayed), check=replay_is_old)
         job.begin("lake", *lake)
@@ -121,6 +129,7 @@ def test_old_results_stay_whole_until_the_new_ones_are_there(
             strike_finished(cluster, executor_of(hold.wait()))
             table_is_old()
         assert "250 rows written" in job.end()
+        job.struck(["rows"], "lake", *store_to_lake, check=store_table_is_old)
         for store in on_cluster.STORES:
             assert ingested(work, live, store) == app.store(store)
             assert stored(replayed, load_replay(str(replayed)), store) == app.store(store)
@@ -128,7 +137,13 @@ def test_old_results_stay_whole_until_the_new_ones_are_there(
         wrote = [(p, k, v) for p, k, v, _ in live.read(live.topic(output))]
         assert sorted(outputs_of(replayed)[live.topic(output)]) == sorted(wrote)
     assert [value for _, value in table(spark, work / "warehouse")] == list(range(400))
+    assert dict(table(spark, work / "warehouse", "counts")) == counted(400)
     assert_nothing_left(cluster)
+
+
+def counted(stop: int) -> dict[str, int]:
+    """Records by key of the first so many."""
+    return dict(Counter(str(key, "utf8") for key, _, _ in on_cluster.rows(0, stop) if key))
 
 
 def strike_finished(cluster: Standalone, busy: int) -> None:

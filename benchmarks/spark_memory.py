@@ -42,7 +42,7 @@ EVERY_S = 0.1
 
 
 class Point(NamedTuple):
-    """A job over so many records. ``bytes_by_kind``: the highest resident memory of one process of each kind."""
+    """A job over a number of records. ``bytes_by_kind``: the highest resident memory of one process of each kind."""
 
     job: str
     records: int

@@ -127,7 +127,7 @@ def planned(costs: Costs, tasks: Sequence[int], cluster: Cluster, brokers: scale
 
 
 def skewed(tasks: int, records: int, times: float) -> list[int]:
-    """Tasks of which the first has so many times as many records as each of the others."""
+    """Tasks of which the first has ``times`` the records of each of the others."""
     each = int(records / (tasks - 1 + times))
     return [records - each * (tasks - 1)] + [each] * (tasks - 1)
 
@@ -137,7 +137,7 @@ def skewed(tasks: int, records: int, times: float) -> list[int]:
 
 @contextlib.contextmanager
 def executor_cores(cores: int) -> Iterator[None]:
-    """Let the processes that are started have so many."""
+    """Let the processes that are started have this many."""
     before = os.environ.get(CORES)
     os.environ[CORES] = str(cores)
     try:

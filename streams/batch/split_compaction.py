@@ -40,7 +40,7 @@ PART_SCHEMA = pa.schema([("place", pa.int32()), ("part", pa.binary())])
 _ROWS = 8_192
 
 
-class Piece(NamedTuple):
+class ChangelogPiece(NamedTuple):
     """Records ``[start, end)`` of a target's changelog. ``number``: its place among the target's pieces."""
 
     target: CompactTarget
@@ -49,7 +49,7 @@ class Piece(NamedTuple):
     end: int
 
 
-class Part(msgspec.Struct, frozen=True):
+class KeyRange(msgspec.Struct, frozen=True):
     """Table files of a range of a target's keys, and what ``Seen`` says of them."""
 
     files: tuple[SnapshotFile, ...]
@@ -60,22 +60,22 @@ class Part(msgspec.Struct, frozen=True):
 
 def pieces(
     targets: Sequence[CompactTarget], slots: int, piece_records: int = PIECE_RECORDS, worth: int = WORTH
-) -> list[Piece]:
-    """The pieces of the targets that are worth splitting when so many tasks run at once; the other targets have none."""
+) -> list[ChangelogPiece]:
+    """The pieces of the targets that are worth splitting when ``slots`` tasks run at once; the other targets have none."""
     share = max(sum(t.end - t.start for t in targets) / max(slots, 1), piece_records)
-    found: list[Piece] = []
+    found: list[ChangelogPiece] = []
     for target in targets:
         records = target.end - target.start
         count = min(round(records / share), slots)
         if count < worth or target.base is not None or chooses(target.form.spec()):
             continue
         cuts = [target.start + records * i // count for i in range(count + 1)]
-        found += [Piece(target, i, cuts[i], cuts[i + 1]) for i in range(count)]
+        found += [ChangelogPiece(target, i, cuts[i], cuts[i + 1]) for i in range(count)]
     return found
 
 
 def last_changes(
-    address: ClusterAddress, all_pieces: Sequence[Piece], batches: Iterable[pa.RecordBatch]
+    address: ClusterAddress, all_pieces: Sequence[ChangelogPiece], batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     """The last change of each key of pieces, as rows of ``ENTRY_SCHEMA`` whose ``change`` is the piece's number. The batches
     (``PIECE_SCHEMA``) name the pieces. Raises as ``read_range``, and ``IncompatibleError`` for records that no such store
@@ -86,7 +86,7 @@ def last_changes(
             yield from _of_piece(address, piece)
 
 
-def _of_piece(address: ClusterAddress, piece: Piece) -> Iterator[pa.RecordBatch]:
+def _of_piece(address: ClusterAddress, piece: ChangelogPiece) -> Iterator[pa.RecordBatch]:
     target = piece.target
     spec = target.form.spec()
     with TemporaryDirectory(prefix="penstock-compact-") as folder:
@@ -133,7 +133,7 @@ def write_parts(
             work, mark = Path(folder), uuid.uuid4().hex[:12]
             files = write_ssts(work, attempts[place], entries, position=None, mark=mark, file_bytes=file_bytes)
             snapshots.upload(targets[place].of, work, files)
-        part = Part(tuple(files), seen.oldest_ms, seen.newest_ms, seen.dropped)
+        part = KeyRange(tuple(files), seen.oldest_ms, seen.newest_ms, seen.dropped)
         yield pa.record_batch(
             [pa.array([place], pa.int32()), pa.array([msgspec.json.encode(part)], pa.binary())], schema=PART_SCHEMA
         )
@@ -155,7 +155,7 @@ def _present(changes: Iterator[tuple[bytes, bytes | None]]) -> Iterator[tuple[by
             yield key, value
 
 
-def joined(repository: SnapshotRepository, target: CompactTarget, attempt: str, parts: Sequence[Part]) -> Manifest:
+def joined(repository: SnapshotRepository, target: CompactTarget, attempt: str, parts: Sequence[KeyRange]) -> Manifest:
     """The manifest over a target's parts, and a first file with the position, which is uploaded."""
     with TemporaryDirectory(prefix="penstock-snapshot-") as folder:
         first = write_ssts(Path(folder), attempt, (), position=position_of(target))

@@ -44,8 +44,8 @@ from penstock.streams.batch.shipping import TopologyRef
 from penstock.streams.batch.split_compaction import (
     PART_SCHEMA,
     PIECE_SCHEMA,
-    Part,
-    Piece,
+    ChangelogPiece,
+    KeyRange,
     joined,
     last_changes,
     pieces,
@@ -119,7 +119,7 @@ def run_compaction(
     plan: CompactPlan,
     file_bytes: int = FILE_BYTES,
     count: Count | None = None,
-    split: Callable[[Sequence[CompactTarget], int], list[Piece]] = pieces,
+    split: Callable[[Sequence[CompactTarget], int], list[ChangelogPiece]] = pieces,
 ) -> dict[int, Manifest]:
     """Write the targets' files, each target in a Spark task of its own, the largest first; one that is worth it in pieces
     (``split``, given how many tasks run at once). Returns their unpublished manifests by place. ``count``: as ``watched``
@@ -142,7 +142,7 @@ def run_compaction(
 
 
 def _in_pieces(
-    spark: SparkSession, address: ClusterAddress, repository: str, cut: Sequence[Piece], file_bytes: int
+    spark: SparkSession, address: ClusterAddress, repository: str, cut: Sequence[ChangelogPiece], file_bytes: int
 ) -> dict[int, Manifest]:
     """``split_compaction``: read in pieces, written by ranges of keys."""
     targets = {piece.target.place: piece.target for piece in cut}
@@ -160,9 +160,9 @@ def _in_pieces(
         ).collect()
     finally:
         changes.unpersist()
-    parts: dict[int, list[Part]] = {place: [] for place in targets}
+    parts: dict[int, list[KeyRange]] = {place: [] for place in targets}
     for row in rows:
-        parts[row["place"]].append(msgspec.json.decode(row["part"], type=Part))
+        parts[row["place"]].append(msgspec.json.decode(row["part"], type=KeyRange))
     snapshots = open_repository(repository)
     return {place: joined(snapshots, targets[place], attempts[place], found) for place, found in parts.items()}
 

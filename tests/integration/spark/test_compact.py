@@ -20,7 +20,7 @@ from penstock.streams.batch.cluster import open_cluster
 from penstock.streams.batch.compact_executor import CompactTarget
 from penstock.streams.batch.compaction_plan import plan_compaction
 from penstock.streams.batch.savepoint import SavepointRepository
-from penstock.streams.batch.split_compaction import Piece, pieces
+from penstock.streams.batch.split_compaction import ChangelogPiece, pieces
 from penstock.streams.spark import Connection, compact
 from penstock.streams.spark.compaction import run_compaction
 from tests.integration.spark.live import App, Live, command
@@ -115,9 +115,9 @@ def test_a_store_that_was_lost_with_its_snapshots_is_rebuilt_in_pieces(
     app_id, repository = live.application_id, str(tmp_path / "snapshots")
     live.create(2, live.topic("in"))
     live.produce(live.topic("in"), rows(0, 2000))
-    cut: list[Piece] = []
+    cut: list[ChangelogPiece] = []
 
-    def split(targets: Sequence[CompactTarget], slots: int) -> list[Piece]:
+    def split(targets: Sequence[CompactTarget], slots: int) -> list[ChangelogPiece]:
         # Of one partition only: the other one goes to an executor alone, in the same job.
         cut.extend(pieces([t for t in targets if t.partition == 0], 5, piece_records=20))
         return cut

@@ -142,7 +142,7 @@ def test_old_results_stay_whole_until_the_new_ones_are_there(
 
 
 def counted(stop: int) -> dict[str, int]:
-    """Records by key of the first so many."""
+    """Records by key, of the first ones."""
     return dict(Counter(str(key, "utf8") for key, _, _ in on_cluster.rows(0, stop) if key))
 
 

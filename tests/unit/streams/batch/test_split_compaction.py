@@ -17,7 +17,7 @@ from penstock.state.recovery.restore_decision import ChangelogFacts
 from penstock.state.rocksdb.rocksdb_backend import RocksDBBackend
 from penstock.state.snapshots.repository import new_attempt, open_repository
 from penstock.streams.batch.compact_executor import ENTRY_SCHEMA, CompactTarget, StoreForm, write_snapshot
-from penstock.streams.batch.split_compaction import Part, joined, pieces, write_parts
+from penstock.streams.batch.split_compaction import KeyRange, joined, pieces, write_parts
 
 FACTS = ChangelogFacts("log", "id", "cluster", 0, 100, True, 1000)
 FORM = StoreForm("store", "key_value", None, None)
@@ -77,7 +77,7 @@ def test_parts_together_are_the_last_changes(
             mine = [row for row in rows if row[0] >= low and (high is None or row[0] < high)]
             if mine:
                 (written,) = write_parts(folder, file_bytes, {3: of}, {3: attempt}, batches(mine))
-                parts.append(msgspec.json.decode(written.column("part")[0].as_py(), type=Part))
+                parts.append(msgspec.json.decode(written.column("part")[0].as_py(), type=KeyRange))
         manifest = joined(repository, of, attempt, parts[::-1])
         repository.publish(manifest)
         assert repository.newest(of.of) == manifest

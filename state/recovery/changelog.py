@@ -94,6 +94,11 @@ def expires(spec: StoreSpec) -> bool:
     return spec.source_topic is None and spec.kind not in ("key_value", "versioned")
 
 
+def is_whole_from_zero_only(spec: StoreSpec) -> bool:
+    """Whether the store has its own changelog and nothing may be missing at its begin, unless a snapshot holds it."""
+    return spec.source_topic is None and not expires(spec)
+
+
 def guarded(spec: StoreSpec) -> bool:
     """Whether the broker cleans the store's changelog by key, so that records which were never committed could take
     committed ones with them."""

@@ -241,6 +241,11 @@ def _target(
     return target, known
 
 
+_ANEW = 2
+"""A changelog whose entries expire is read from its begin once it has this many records, at most, for each entry of the
+snapshot: then the new one has no closed windows, and to read it costs no more than to merge the old one."""
+
+
 def _on_base(target: CompactTarget, snapshots: SnapshotRepository, full: bool, now_ms: int) -> CompactTarget | Manifest:
     """The target built on the newest valid snapshot; or that snapshot, if it is already what is wanted."""
     refused: list[str] = []
@@ -254,6 +259,9 @@ def _on_base(target: CompactTarget, snapshots: SnapshotRepository, full: bool, n
                 continue
             if _says_the_same(manifest, target, now_ms):
                 return manifest
+            if expires(target.form.spec()) and target.end - target.facts.begin_offset <= _ANEW * manifest.entries:
+                # Workers delete from the changelog what has expired; the snapshot still has it.
+                return target
             return dataclasses.replace(target, start=manifest.changelog_offset, base=manifest)
     facts = target.facts
     # A changelog with a retention drops what expired; any other one that does not begin at 0 has lost rows.

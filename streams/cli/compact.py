@@ -44,6 +44,11 @@ def register(subparsers: Any) -> None:
         metavar="N",
         help="savepoints to keep with their snapshots, besides pinned ones (default: 3)",
     )
+    parser.add_argument(
+        "--trim-changelogs",
+        action="store_true",
+        help="delete what changelogs of key-value stores hold before their snapshots: workers then restore from these only",
+    )
     add_every(parser)
     add_report(parser)
     parser.add_argument(
@@ -106,6 +111,7 @@ def _compact(args: argparse.Namespace, given: Given, repository: str) -> int:
             full=args.full,
             keep=args.keep,
             keep_savepoints=args.keep_savepoints,
+            trim=args.trim_changelogs,
             progress=say,
             session=given.session,
         )

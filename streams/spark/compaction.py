@@ -26,9 +26,12 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
+from penstock.state.log import TopicPartition
 from penstock.state.snapshots.manifest import Manifest
 from penstock.state.snapshots.repository import new_attempt, open_repository
-from penstock.streams.batch.cluster import ClusterAddress, now_ms, open_cluster
+from penstock.streams.batch.changelog_trimming import trim as trim_changelogs
+from penstock.streams.batch.changelog_trimming import trimmed_stores
+from penstock.streams.batch.cluster import ClusterAddress, now_ms, open_admin, open_cluster
 from penstock.streams.batch.compact_executor import ENTRY_SCHEMA, CompactTarget, compact_one
 from penstock.streams.batch.compaction_plan import (
     KEEP_SAVEPOINTS,
@@ -76,13 +79,15 @@ def compact(
     full: bool = False,
     keep: int = 3,
     keep_savepoints: int = KEEP_SAVEPOINTS,
+    trim: bool = False,
     progress: Say | None = None,
     session: SparkSettings | None = None,
 ) -> CompactResult:
     """Compact the changelogs of an application's stores (``stores``: only these) into the repository, a folder or an
     fsspec URL. ``full``: read the changelogs from the beginning. ``keep``: how many snapshots of each store partition
     to keep. ``keep_savepoints``: how many savepoints to keep, besides the pinned ones, with the snapshots that they
-    name. ``progress`` is called with a line every few seconds.
+    name. ``trim``: delete what changelogs of key-value stores hold before their snapshots (``changelog_trimming``); from
+    then on workers need the repository to restore them. ``progress`` is called with a line every few seconds.
 
     Raises ``IncompatibleError`` if a changelog no longer holds what is needed, ``SettingsError`` for an application
     that the cluster does not know, ``EnvironmentFault`` if Spark or the repository fails. Nothing is published
@@ -108,8 +113,21 @@ def compact(
     done = [CompactedStore(m, plan.targets[place].start) for place, m in sorted(written.items())]
     done += [CompactedStore(m, None) for m in plan.fresh]
     done.sort(key=lambda d: d.manifest.of)
+    if trim:
+        with phase("trimming"):
+            _trim(built, connection, repository, [d.manifest for d in done])
     saved = plan.savepoint.name if plan.savepoint is not None else None
     return CompactResult(tuple(done), saved, time.monotonic() - began, plan.cautions, plan.no_savepoint)
+
+
+def _trim(topology: Topology, connection: Connection, repository: str, newest: Sequence[Manifest]) -> None:
+    names = trimmed_stores(topology.stores)
+    mine = [manifest for manifest in newest if manifest.store in names]
+    if not mine:
+        return
+    with open_cluster(connection, mine[0].application_id) as cluster:
+        ends = cluster.ends(TopicPartition(m.topic, m.partition) for m in mine)
+    trim_changelogs(open_admin(connection), open_repository(repository), mine, {tp: b for tp, (b, _) in ends.items()})
 
 
 def run_compaction(

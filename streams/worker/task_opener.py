@@ -19,7 +19,7 @@ from penstock.state.failpoints import failpoint
 from penstock.state.log import TaskId, TopicPartition
 from penstock.state.machine.atomic_files import environment_fault
 from penstock.state.machine.state_directory import StateDirectory, TaskLock
-from penstock.state.recovery.changelog import History, changelog_topic
+from penstock.state.recovery.changelog import History, changelog_topic, is_whole_from_zero_only
 from penstock.state.recovery.position import Position, decode_position, encode_position
 from penstock.state.recovery.restore_decision import (
     ChangelogFacts,
@@ -224,6 +224,7 @@ class TaskOpener:
         lost = stored is not None and was_replaced(consumer, TopicPartition(facts.topic, task.partition), stored, facts)
         decision = decide(of, stored, facts, self._now_ms(), snapshots, segment_ms=spec.segment_ms, replaced=lost)
         failpoint("restore.decided")
+        _refuse_part(spec, facts, decision.then if isinstance(decision, Quarantine) else decision)
         if isinstance(decision, Quarantine):
             self._events.emit(StoreQuarantined(task, decision.reason))
             # all stores of the task are quarantined with the damaged one: they share the database
@@ -237,6 +238,7 @@ class TaskOpener:
         while isinstance(decision, IngestSnapshot) and not self._ingest(opening, spec, decision.manifest):
             snapshots = [m for m in snapshots if m.name not in opening.unusable]
             decision = decide_afresh(of, facts, self._now_ms(), snapshots, segment_ms=spec.segment_ms)
+            _refuse_part(spec, facts, decision)
         if not isinstance(decision, Resume):
             opening.refused.add(spec.name, decision.refused)
         begun_ms = asked_ms
@@ -448,3 +450,13 @@ def is_lost(consumer: LogConsumer, partition: TopicPartition, offset: int, epoch
     """Whether the log lacks what the leader of an epoch had before an offset. If that was deleted, because the log begins
     behind it, it is not lost, and the log cannot say more."""
     return offset >= begin and not consumer.holds(partition, offset, epoch)
+
+
+def _refuse_part(spec: StoreSpec, facts: ChangelogFacts, decision: Resume | FromBeginning | IngestSnapshot) -> None:
+    """Refuse to make a store of a changelog whose begin is gone."""
+    if isinstance(decision, FromBeginning) and facts.begin_offset and is_whole_from_zero_only(spec):
+        raise IncompatibleError(
+            f"store {spec.name} cannot be restored: {decision.reason}, so {facts.topic} does not hold the whole store. Give "
+            "the worker the repository with its snapshots (--snapshots), or build the store again: stop the application, "
+            "delete its changelog topics and state folder, and reset the group's positions to the beginning"
+        )

@@ -12,19 +12,23 @@ import pytest
 from pyspark.sql import SparkSession
 
 from penstock.state.errors import EnvironmentFault, IncompatibleError
+from penstock.state.log import TopicPartition
 from penstock.state.recovery.position import decode_position
 from penstock.state.rocksdb.rocksdb_backend import RocksDBBackend
 from penstock.state.snapshots.manifest import Manifest, StorePartition
 from penstock.state.snapshots.repository import open_repository
 from penstock.streams.batch.cluster import open_cluster
 from penstock.streams.batch.compact_executor import CompactTarget
-from penstock.streams.batch.compaction_plan import plan_compaction
+from penstock.streams.batch.compaction_plan import CompactResult, plan_compaction
 from penstock.streams.batch.savepoint import SavepointRepository
 from penstock.streams.batch.split_compaction import ChangelogPiece, pieces
 from penstock.streams.spark import Connection, compact
 from penstock.streams.spark.compaction import run_compaction
-from tests.integration.spark.live import App, Live, command
+from penstock.streams.worker.settings import WorkerSettings
+from penstock.streams.worker.worker import Worker
+from tests.integration.spark.live import LIMIT_S, App, Live, command
 from tests.integration.spark.topologies import last, windowed
+from tests.integration.worker.application import until
 
 Entries = dict[tuple[int, bytes], bytes]
 
@@ -133,6 +137,63 @@ def test_a_store_that_was_lost_with_its_snapshots_is_rebuilt_in_pieces(
             open_repository(repository).publish(manifest)
         assert ingested(tmp_path, live, "last") == app.store("last")
         assert len(done[cut[0].target.place].files) > 5, "a file with the position, and some of each range"
+
+
+def test_a_changelog_is_trimmed_behind_its_snapshot(
+    spark: SparkSession, connection: Connection, live: Live, tmp_path: Path
+) -> None:
+    app_id, repository, topic = (
+        live.application_id,
+        str(tmp_path / "snapshots"),
+        f"{live.application_id}-last-changelog",
+    )
+    live.create(2, live.topic("in"))
+    live.produce(live.topic("in"), rows(0, 2000))
+
+    def compacted() -> CompactResult:
+        return compact(last(app_id), application_id=app_id, connection=connection, repository=repository, trim=True)
+
+    def begins() -> list[int]:
+        with open_cluster(connection, app_id) as cluster:
+            return [begin for begin, _ in cluster.ends([TopicPartition(topic, p) for p in range(2)]).values()]
+
+    def worker(**more: str) -> Worker:
+        return Worker(
+            last(app_id)(),
+            WorkerSettings(
+                application_id=app_id,
+                bootstrap_servers=live.bootstrap_servers,
+                state_dir=str(tmp_path / "state"),
+                guarantee="exactly_once",
+                **more,  # type: ignore[arg-type]  # settings that are texts
+            ),
+        )
+
+    with App(live, last(app_id)()) as app:
+        app.run(commit_every=300)
+        first = compacted()
+        assert begins() == [s.manifest.changelog_offset for s in first.stores]
+        live.produce(live.topic("in"), rows(2000, 2600))
+        app.run(commit_every=300)
+        compacted()
+        assert begins() == [s.manifest.changelog_offset for s in first.stores], "both are kept"
+        assert ingested(tmp_path, live, "last") == app.store("last")
+        # Each value continues the one that was restored; a store has 8 bytes of time before it.
+        expected = {place: (value[8:] + b"+")[-20:] for place, value in app.store("last").items()}
+    with pytest.raises(IncompatibleError, match="does not hold the whole store"):
+        worker().run()
+    restored = worker(snapshots=repository)
+    restored.start()
+    try:
+        live.produce(live.topic("in"), [(key, b"+", 9_999) for _, key in expected])
+
+        def now() -> dict[tuple[int, bytes], bytes]:
+            compacted()
+            return {place: value[8:] for place, value in ingested(tmp_path, live, "last").items()}
+
+        until("all that was sent is in the store", lambda: now() == expected, LIMIT_S)
+    finally:
+        restored.stop()
 
 
 def test_window_stores_are_keyed_by_start(spark: SparkSession, live: Live, tmp_path: Path) -> None:

@@ -68,3 +68,27 @@ def test_a_snapshot_that_holds_all_that_was_committed_is_kept_when_the_log_has_e
     log = world.log.partition(target.log)
     log.delete_before(log.last_stable)
     assert planned(world, tmp_path, 0).fresh == (manifest,)
+
+
+def test_a_store_whose_entries_expire_is_read_anew_once_its_changelog_is_not_much_longer(tmp_path: Path) -> None:
+    """The snapshot still has what workers have deleted from the changelog since."""
+    world = World(sessions(0), "exactly_once", partitions=1, inputs=["in"], outputs=["out"])
+    node = world.node("a")
+    for i in range(8):
+        world.log.append(TopicPartition("in", 0), LogEntry(b"k%d" % i, b"v", 1_000_000))
+    world.settle(node)
+    (target,) = planned(world, tmp_path, 0).targets
+    found = [e for _, e in world.log.partition(target.log).committed(0)]
+    entries = from_changelog_columns(
+        target.form.spec(), [e.key for e in found], [e.value for e in found], [e.timestamp_ms for e in found]
+    )
+    repository = open_repository(tmp_path)
+    manifest = write_snapshot(repository, target, ((k, v) for k, v in sorted(entries) if v is not None), 1 << 20)
+    repository.publish(manifest)
+    for i in range(40):
+        world.log.append(TopicPartition("in", 0), LogEntry(b"m%d" % i, b"v", 1_000_000))
+    world.settle(node)
+    assert [(t.base, t.start) for t in planned(world, tmp_path, 0).targets] == [(manifest, manifest.changelog_offset)]
+    log = world.log.partition(target.log)
+    log.delete_before(log.last_stable - 15)
+    assert [(t.base, t.start) for t in planned(world, tmp_path, 0).targets] == [(None, log.last_stable - 15)]

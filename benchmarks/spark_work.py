@@ -209,8 +209,10 @@ def _users(records: int, keys: int) -> dict[str, int]:
 
 
 def environment() -> dict[str, str]:
-    """That of the processes that ``work_on`` runs in, and of Spark's."""
-    return {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / ".package"), str(ROOT)])}
+    """That of the processes that ``work_on`` runs in, and of Spark's. They may keep compiled modules, as users' do."""
+    ours = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / ".package"), str(ROOT)])}
+    ours.pop("PYTHONDONTWRITEBYTECODE", None)
+    return ours
 
 
 def work_on(order: dict[str, Any]) -> None:

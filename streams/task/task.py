@@ -342,9 +342,10 @@ class Task:
     def replay_clock(self, before_ms: int, now_ms: int) -> bool:
         """Repeat a journaled reading; ``False`` if nothing here reads the clock."""
         self._lifecycle.enter("punctuate")
-        if self._clock.asked:
+        # Asked first: when its sources have become idle, nothing reads the clock any more.
+        if asked := self._clock.asked:
             self._fire_clock(before_ms, now_ms)
-        return self._clock.asked
+        return asked
 
     def _fire_clock(self, before_ms: int, now_ms: int) -> None:
         self._input.set([])

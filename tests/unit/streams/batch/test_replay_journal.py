@@ -1,8 +1,9 @@
-"""Replay inside an executor of a task with a bootstrap input: the journal's first range is the bootstrap, and the task
-waits for nobody."""
+"""Replay inside an executor of what the journal decided: a bootstrap input is the journal's first range, and the task waits
+for nobody; a source becomes idle by the clock."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -53,21 +54,7 @@ def test_a_replay_of_a_bootstrapped_task_gives_what_the_live_one_gave(tmp_path: 
     assert live == [b"a1", b"b2"]
     assert len(copied) == 3  # two rows, and the mark that the copying task has caught up
     log = {copy: copied, "in": [ps.Record(b"k", b"a", 10), ps.Record(b"k", b"b", 30)]}
-    job = ReplayJob(
-        topology=ship(topology),
-        application_id="app",
-        options=TaskOptions(),
-        partition_counts={copy: 1},
-        starts={task_id: {t: (0, CommitMetadata()) for t in log}},
-        journals=GivenJournals({task_id: entries}),
-        output=str(tmp_path),
-        run="run",
-        bases={},
-        base_repository=None,
-        snapshots={},
-        snapshot_repository=None,
-    )
-    task = Kept(job, made, task_id, tmp_path)
+    task = replaying(topology, task_id, log, entries, tmp_path)
     cuts = journal.ordering_of(entries)
     rows = sorted(
         (sum(offset >= c.offsets[topic] for c in cuts), r.timestamp_ms, topic, offset)
@@ -79,6 +66,55 @@ def test_a_replay_of_a_bootstrapped_task_gives_what_the_live_one_gave(tmp_path: 
     task.end()
     task.close()
     assert task.values == live
+
+
+def replaying(
+    build: Callable[[], Topology], task_id: TaskId, topics: Iterable[str], entries: Sequence[Any], folder: Path
+) -> Kept:
+    """The task, about to be replayed from offset 0."""
+    job = ReplayJob(
+        topology=ship(build),
+        application_id="app",
+        options=TaskOptions(),
+        partition_counts=dict.fromkeys(topics, 1),
+        starts={task_id: {t: (0, CommitMetadata()) for t in topics}},
+        journals=GivenJournals({task_id: tuple(entries)}),
+        output=str(folder),
+        run="run",
+        bases={},
+        base_repository=None,
+        snapshots={},
+        snapshot_repository=None,
+    )
+    return Kept(job, build(), task_id, folder)
+
+
+def idle() -> Topology:
+    """Counts whose windows close by the clock, once the source has been silent for ten seconds."""
+    builder = ps.StreamsBuilder("app", key=str, value=str)
+    stream = builder.stream("in", watermark=ps.bounded_out_of_orderness("5s", idle="10s"))
+    counts = stream.group_by_key().windowed_by(ps.tumbling("1s", grace=0)).count(emission="on_close")
+    counts.to_stream(lambda window, count: window.key, key=str).to("out", value=int)
+    return builder.build()
+
+
+def test_a_replay_repeats_the_reading_at_which_the_last_source_becomes_idle(tmp_path: Path) -> None:
+    """Nothing reads the clock after it, until a record comes."""
+    with ps.TopologyTestDriver(idle(), application_id="app") as driver:
+        sent = [ps.Record(b"k", b"v", 1_000), ps.Record(b"k", b"v", 9_000)]
+        for record in sent:
+            driver.pipe("in", "k", "v", record.timestamp_ms)
+            for _ in range(8):
+                driver.advance_wall_time(5_000)
+        entries = [e for r in driver.changelogs["app-0-journal"] for e in journal.decode(r.value or b"")]
+    task_id = TaskId(0, 0)
+    task = replaying(idle, task_id, ["in"], entries, tmp_path)
+    for offset, record in enumerate(sent):
+        cuts = journal.ordering_of(entries)
+        task.feed_rows(sum(offset >= c.offsets["in"] for c in cuts), _row("in", offset, record))
+    task.end()
+    task.close()
+    assert len(entries) > 4
 
 
 def _row(topic: str, offset: int, record: ps.Record) -> pa.RecordBatch:

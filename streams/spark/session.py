@@ -7,6 +7,7 @@ import dataclasses
 import importlib.util
 import io
 import os
+import re
 import signal
 import sys
 import threading
@@ -25,6 +26,7 @@ from pyspark.sql import SparkSession
 
 from penstock.state.errors import EnvironmentFault
 from penstock.streams.kafka.embedded.java import find_java
+from penstock.streams.spark.jars import class_path, known_jars, note_jars, resolving
 from penstock.streams.spark.report.record import current, phase
 
 # A connector works with every patch of its minor release; these are the tested ones.
@@ -44,6 +46,14 @@ _ARROW_BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
 _ARROW_BYTES_MAX = 16 << 20
 """By default Spark bounds batches for Python only by rows, ten thousand of any size. A single larger row still
 passes."""
+_SHUFFLED = "spark.sql.shuffle.partitions"
+_OF_JARS = (
+    "spark.jars",
+    "spark.jars.packages",
+    "spark.jars.ivy",
+    "spark.jars.ivySettings",
+    "spark.driver.extraClassPath",
+)
 # A session in one process does not need the network.
 _LOOPBACK = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
 
@@ -98,18 +108,25 @@ def open_session(settings: SparkSettings) -> SparkSession:
     """Create a session. Errors as ``spark_session``."""
     check_java()
     cache = platformdirs.user_cache_path("penstock") / "ivy"
+    packages = (settings.connector, *settings.packages)
+    local = is_local(settings.master)
+    ours = settings.conf.keys().isdisjoint(_OF_JARS)
+    jars = known_jars(cache, packages) if ours else None
     conf = {
-        "spark.jars.packages": ",".join((settings.connector, *settings.packages)),
-        "spark.jars.ivy": str(cache),
         "spark.driver.memory": settings.driver_memory,
         "spark.ui.enabled": str(settings.ui).lower(),
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.session.timeZone": "UTC",
         "spark.redaction.regex": _REDACTED,
-        **(_LOOPBACK if is_local(settings.master) else {}),
+        **({**_LOOPBACK, _SHUFFLED: str(_shuffle_partitions(settings.master))} if local else {}),
+        **(
+            {"spark.jars.packages": ",".join(packages), "spark.jars.ivy": str(cache)}
+            if jars is None
+            else class_path(jars, in_this_process=local and _in_this_process(settings.master))
+        ),
         **settings.conf,
     }
-    if is_local(settings.master):
+    if local:
         # Otherwise Spark uses the first python3 on the path.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.appName(settings.app_name)
@@ -118,11 +135,16 @@ def open_session(settings: SparkSettings) -> SparkSession:
     for name, value in conf.items():
         builder = builder.config(name, value)
     try:
-        spark = builder.getOrCreate()
+        if jars is not None or not ours:
+            spark = builder.getOrCreate()
+        else:
+            with resolving(cache):
+                spark = builder.getOrCreate()
+            got = spark.sparkContext.getConf().get("spark.jars", "") or ""
+            note_jars(cache, packages, got, Path(pyspark.__path__[0]) / "jars")
     except (PySparkException, OSError, RuntimeError) as exc:
         raise EnvironmentFault(
-            f"Spark did not start ({exc}). The first run fetches {conf['spark.jars.packages']} from Maven Central into "
-            f"{cache}: "
+            f"Spark did not start ({exc}). The first run fetches {','.join(packages)} from Maven Central into {cache}: "
             "if the lines above say that it was not found, connect to the network (or a mirror: set "
             "spark.jars.ivySettings) and try again; else look for a Java message there"
         ) from exc
@@ -133,6 +155,17 @@ def is_local(master: str | None, env: Mapping[str, str] = os.environ) -> bool:
     """Whether the session is known to be in this process: by its master, or because Spark's own configuration cannot
     name another one."""
     return master.startswith("local") if master is not None else not any(name in env for name in _CONFIGURED)
+
+
+def _in_this_process(master: str | None) -> bool:
+    """Whether all executors are threads of the driver, and Spark has no class path of its own configuration."""
+    return not (master or "").startswith("local-cluster") and is_local(None)
+
+
+def _shuffle_partitions(master: str | None) -> int:
+    """Twice the threads of a local master: Spark's 200 take most of the time of a small job."""
+    found = re.match(r"local\[(\d+)[,\]]", master or "")
+    return 2 * (int(found[1]) if found else os.cpu_count() or 1)
 
 
 def check_java() -> None:

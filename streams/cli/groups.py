@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import orjson
 
 from penstock.streams.cli.client_options import add_client_options, cluster_of
+from penstock.streams.cli.counts import unread
 from penstock.streams.cli.topics import table
 
 if TYPE_CHECKING:
@@ -91,9 +92,7 @@ def show_lag(partitions: Sequence[PartitionLag], *, as_json: bool) -> str:
     ]
     total = sum(p.lag or 0 for p in partitions)
     shown = table(["topic", "partition", "position", "end", "lag", "owner"], rows)
-    new = [p for p in partitions if p.position is None and p.end]
-    unread = f", and up to {sum(p.end for p in new)} in partitions without a position" if new else ""
-    return f"{shown}\ntotal lag: {total}{unread}"
+    return f"{shown}\ntotal lag: {total:,}{unread(sum(p.end for p in partitions if p.position is None))}"
 
 
 def show_applications(found: Sequence[ApplicationSummary], *, as_json: bool) -> str:

@@ -9,5 +9,5 @@ def counted(count: int, noun: str) -> str:
 
 
 def unread(ends: int) -> str:
-    """What to say behind a lag of the records in partitions without a position; nothing if there are none."""
+    """Return what a lag leaves out, to stand behind it: the records in partitions without a position, if there are any."""
     return f", and up to {ends:,} in partitions without a position" if ends else ""

@@ -10,7 +10,6 @@ from penstock.state.errors import SettingsError
 from penstock.streams.batch.cluster import ClusterAddress
 from penstock.streams.spark.read import KafkaSource, java_options
 
-
 SERVERS_ENV = "PENSTOCK_BOOTSTRAP_SERVERS"
 
 

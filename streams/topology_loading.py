@@ -70,7 +70,7 @@ def _module(place: str) -> ModuleType:
         raise
     except Exception as exc:
         raise TopologyError(
-            f"module {place!r} raised while it was imported: {type(exc).__name__}: {exc} ({_own_line(exc)}); "
+            f"module {place!r} raised while it was imported: {type(exc).__name__}: {_said(exc)} ({_own_line(exc)}); "
             "correct it there"
         ) from exc
 
@@ -113,6 +113,11 @@ def _with_line(exc: TopologyError) -> TopologyError:
     """The error with the line of user code that it is about, if there is one."""
     own = _own_frames(exc)
     return TopologyError(f"{exc} ({own[-1].filename}, line {own[-1].lineno})") if own else exc
+
+
+def _said(exc: Exception) -> str:
+    """Its text; that of a file that cannot be parsed without the place, which stands behind it."""
+    return exc.msg if isinstance(exc, SyntaxError) else str(exc)
 
 
 def _own_line(exc: Exception) -> str:

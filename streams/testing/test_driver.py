@@ -34,10 +34,10 @@ from penstock.state.type_parameters import S
 from penstock.streams.ports.chunk import Chunk
 from penstock.streams.ports.log import OffsetAndMetadata
 from penstock.streams.task.commit_metadata import CommitMetadata, decode
+from penstock.streams.task.error_policies import Policies
 from penstock.streams.task.output import Output
 from penstock.streams.task.sink_operator import BY_KEY
 from penstock.streams.task.task import Task
-from penstock.streams.task.error_policies import Policies
 from penstock.streams.task.task_options import TaskOptions
 from penstock.streams.task.task_state import TaskState
 from penstock.streams.testing.arrival_order import ArrivalFeed, in_dependency_order

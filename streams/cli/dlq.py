@@ -75,6 +75,9 @@ def _list(args: argparse.Namespace, queue: DeadLetterQueue) -> None:
         ]
         for letter in letters
     ]
+    if not rows:
+        print(f"no letter of {queue.topic} waits: what is there was sent back or dropped")
+        return
     print(table(["letter", "time", "from", "operator", "retries", "error"], rows))
 
 

@@ -104,8 +104,9 @@ def show_applications(found: Sequence[ApplicationSummary], *, as_json: bool) -> 
 
 
 def applications(groups: Sequence[GroupSummary], topics: Iterable[str]) -> list[ApplicationSummary]:
-    """The applications that have a group and topics of their own, by name. A topic belongs to the longest name that it
-    begins with: those of ``counts-2`` begin with ``counts-`` too."""
+    """The applications that have a group and topics of their own, by name: one without state has only the record of its
+    topology. A topic belongs to the longest name that it begins with: those of ``counts-2`` begin with ``counts-`` too."""
+    from penstock.streams.runtime.topology_record import record_topic
     from penstock.topologies.operator_api.internal_names import INTERNAL_SUFFIXES
 
     members: dict[str, int] = {}
@@ -114,6 +115,7 @@ def applications(groups: Sequence[GroupSummary], topics: Iterable[str]) -> list[
         members[name] = members.get(name, 0) + len(group.members)
     kinds = {"changelogs": ("-changelog",), "repartitions": INTERNAL_SUFFIXES, "journals": ("-journal",)}
     counted = {name: dict.fromkeys(kinds, 0) for name in members}
+    topics = set(topics)
     for topic in topics:
         kind = next((k for k, ends in kinds.items() if topic.endswith(ends)), None)
         owner = max((name for name in members if topic.startswith(f"{name}-")), key=len, default=None)
@@ -122,7 +124,7 @@ def applications(groups: Sequence[GroupSummary], topics: Iterable[str]) -> list[
     return [
         ApplicationSummary(name, members[name], **counted[name])
         for name in sorted(members)
-        if any(counted[name].values())
+        if any(counted[name].values()) or record_topic(name) in topics
     ]
 
 

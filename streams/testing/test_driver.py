@@ -54,8 +54,9 @@ OpenTaskBackend = Callable[[TaskId, Sequence[StoreSpec]], StateBackend]
 
 
 class TopologyTestDriver:
-    """See the module. ``topology`` may also be a builder. ``policies``: those of the application, such as where dead letters
-    go."""
+    """Runs a topology in process, without a broker: the real tasks, with in-memory stores. Topics have one partition
+    unless ``partitions`` says otherwise. ``auto_commit``: after each ``pipe``. ``topology`` may also be a builder.
+    ``policies``: those of the application, such as where dead letters go."""
 
     def __init__(
         self,

@@ -102,6 +102,8 @@ def test_letters_go_back_in_order_and_once(
     assert "1 letter dropped" in capsys.readouterr().out
     shop.dlq("retry")
     assert "0 letters sent back" in capsys.readouterr().out
+    shop.dlq("list")
+    assert capsys.readouterr().out == f"no letter of {shop.dead} waits: what is there was sent back or dropped\n"
 
     # A transaction is answered before its records can be read everywhere.
     until("both are sent back", lambda: len(shop.read("in")) >= len(values) + 2)

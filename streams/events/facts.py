@@ -35,8 +35,7 @@ class WorkerStarted:
 
 @dataclasses.dataclass(frozen=True)
 class ClusterFound:
-    """A broker has answered for the first time. ``client``: the worker's ``client.id`` in its group, if Penstock gave it
-    one."""
+    """A broker has answered for the first time. ``client``: the worker's ``client.id``, if Penstock gave it one."""
 
     cluster: str
     servers: str

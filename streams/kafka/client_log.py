@@ -60,7 +60,7 @@ class Folding(logging.Filter):
 
 
 def kind_of(text: str) -> str:
-    """What a line says, without that in which equal ones differ."""
+    """Return a line without that in which equal ones differ."""
     found = _LINE.fullmatch(text)
     if found is None:
         return _NUMBER.sub("#", text)

@@ -8,10 +8,11 @@ import sys
 import sysconfig
 import traceback
 from pathlib import Path
-from types import ModuleType
+from types import FunctionType, ModuleType
 from typing import Any
 
 from penstock.state.errors import PenstockError, TopologyError
+from penstock.topologies.functions import refused_arguments
 from penstock.topologies.graph.topology import Topology
 
 _LIBRARIES = (
@@ -54,7 +55,18 @@ def _named(ref: str) -> Any:
     for candidate in names:
         if hasattr(module, candidate):
             return getattr(module, candidate)
-    raise TopologyError(f"{place} has no {' or '.join(names)}; name the topology as MODULE:NAME")
+    there = [name for name, value in vars(module).items() if not name.startswith("_") and _may_be(value, module)]
+    raise TopologyError(
+        f"{place} has no {' or '.join(names)}; name the topology as MODULE:NAME"
+        + (f", where NAME is one of: {', '.join(there)}" if there else "")
+    )
+
+
+def _may_be(value: Any, module: ModuleType) -> bool:
+    """Whether it may be a topology: one, a builder, or a function of this module that needs no arguments."""
+    if isinstance(value, FunctionType):
+        return value.__module__ == module.__name__ and refused_arguments(value, ()) is None
+    return not isinstance(value, type) and (isinstance(value, Topology) or callable(getattr(value, "build", None)))
 
 
 def _module(place: str) -> ModuleType:

@@ -79,7 +79,7 @@ class RecordErrorHandler:
         general = self._policies.deserialization if kind == "deserialization" else self._policies.processing
         policy = general if chosen is None else then_of(chosen)
         notes = getattr(error, "__notes__", ())
-        text = str(error) if isinstance(error, CallFailedError) else f"{type(error).__name__}: {error}"
+        text = str(error) if isinstance(error, ProcessingError) else f"{type(error).__name__}: {error}"
         problem = text + (f" ({'; '.join(notes)})" if notes else "")
         failure = Failure(kind, operator, problem, error, may_skip, chosen is not None)
         self._apply(policy if may_skip else "fail", failure, index, place)

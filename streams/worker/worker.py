@@ -369,7 +369,7 @@ class Worker:
         else:
             self._check_fixed(admin)
         cluster_id = admin.cluster_id()
-        existing, _ = existing_layout(self.topology, s.application_id, admin)
+        existing, _ = existing_layout(self.topology, s.application_id, admin, s.policies.dead_letter_topic)
         known.compare(existing, cluster_id, admin, lambda: self._log.reader(s.application_id))
         layout = prepare_topics(
             self.topology,

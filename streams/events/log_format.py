@@ -36,7 +36,8 @@ def _word(value: FieldValue) -> str:
 
 class HumanFormatter(logging.Formatter):
     """Local time, level and message. The message of a fact is its sentence and its fields. ``process``: the number of a
-    supervised process, whose lines it begins."""
+    supervised process, whose lines it begins. Why a worker stopped is given by its class alone: the command says the rest
+    on the line behind."""
 
     def __init__(self, process: int | None = None) -> None:
         super().__init__()
@@ -46,8 +47,12 @@ class HumanFormatter(logging.Formatter):
         """See the class."""
         at = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(record.created))
         text = record.getMessage().replace("\n", " ")
-        if not hasattr(record, FACT):
+        fact: Line | None = getattr(record, FACT, None)
+        if fact is None:
             text = f"{record.name}: {text}"
+        elif fact.fact == "WorkerStopped" and isinstance(cause := fact.fields.get("cause"), str):
+            fields = {**fact.fields, "cause": cause.partition(":")[0]}
+            text = f"{fact.sentence}. {values_of(fact._replace(fields=fields))}"
         line = f"{at}.{int(record.msecs):03d} {record.levelname:<7} {self._process}{text}"
         return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
 

@@ -93,7 +93,7 @@ def test_a_line_for_people_and_one_for_collectors() -> None:
 def test_why_a_worker_stopped_is_said_once_to_people_and_wholly_to_collectors() -> None:
     """The command says it behind the last line."""
     said = {}
-    for formatter in (HumanFormatter(), JsonFormatter()):
+    for formatter in (HumanFormatter(error_follows=True), JsonFormatter()):
         handler = Lines(formatter)
         logging.getLogger("penstock").addHandler(handler)
         try:

@@ -8,10 +8,11 @@ import sys
 import sysconfig
 import traceback
 from pathlib import Path
-from types import ModuleType
+from types import FunctionType, ModuleType
 from typing import Any
 
 from penstock.state.errors import PenstockError, TopologyError
+from penstock.topologies.functions import refused_arguments
 from penstock.topologies.graph.topology import Topology
 
 _LIBRARIES = (
@@ -54,7 +55,18 @@ def _named(ref: str) -> Any:
     for candidate in names:
         if hasattr(module, candidate):
             return getattr(module, candidate)
-    raise TopologyError(f"{place} has no {' or '.join(names)}; name the topology as MODULE:NAME")
+    there = [name for name, value in vars(module).items() if not name.startswith("_") and _may_be(value, module)]
+    raise TopologyError(
+        f"{place} has no {' or '.join(names)}; name the topology as MODULE:NAME"
+        + (f", where NAME is one of: {', '.join(there)}" if there else "")
+    )
+
+
+def _may_be(value: Any, module: ModuleType) -> bool:
+    """Whether it may be a topology: one, a builder, or a function of this module that needs no arguments."""
+    if isinstance(value, FunctionType):
+        return value.__module__ == module.__name__ and refused_arguments(value, ()) is None
+    return not isinstance(value, type) and (isinstance(value, Topology) or callable(getattr(value, "build", None)))
 
 
 def _module(place: str) -> ModuleType:
@@ -70,7 +82,7 @@ def _module(place: str) -> ModuleType:
         raise
     except Exception as exc:
         raise TopologyError(
-            f"module {place!r} raised while it was imported: {type(exc).__name__}: {exc} ({_own_line(exc)}); "
+            f"module {place!r} raised while it was imported: {type(exc).__name__}: {_said(exc)} ({_own_line(exc)}); "
             "correct it there"
         ) from exc
 
@@ -113,6 +125,11 @@ def _with_line(exc: TopologyError) -> TopologyError:
     """The error with the line of user code that it is about, if there is one."""
     own = _own_frames(exc)
     return TopologyError(f"{exc} ({own[-1].filename}, line {own[-1].lineno})") if own else exc
+
+
+def _said(exc: Exception) -> str:
+    """Its text; that of a file that cannot be parsed without the place, which stands behind it."""
+    return exc.msg if isinstance(exc, SyntaxError) else str(exc)
 
 
 def _own_line(exc: Exception) -> str:

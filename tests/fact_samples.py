@@ -15,7 +15,7 @@ SECRET = "customer 4711"
 KINDS: tuple[type[f.Fact], ...] = get_args(f.Fact)
 SAMPLES: list[f.Fact] = [
     f.WorkerStarted("1.0", "app", "exactly_once", True, ".penstock", {"commit_interval_ms": "50"}),
-    f.ClusterFound("cluster", "b:9092"),
+    f.ClusterFound("cluster", "b:9092", "app-host-7"),
     f.TopologyChanged("app", "store n is new (key_value of string to int): begins empty, as a new one"),
     f.WaitingForBrokers("b:9092"),
     f.Waiting("committing", RetriableError("no answer"), 61.5),

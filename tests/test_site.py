@@ -124,6 +124,10 @@ def test_pictures_are_drawn_and_reference_has_docstrings(site: Path) -> None:
     assert "{{ picture" not in concepts
     reference = (site / "reference" / "topologies.html").read_text()
     assert "flat_map_values" in reference
+    running = (site / "reference" / "running.html").read_text()
+    assert "log_records" in re.sub(r"<[^>]*>", "", running.split("</pre>")[0]), "classes are shown with what makes them"
+    for page in (site / "reference").glob("*.html"):
+        assert "See the module" not in page.read_text(), f"{page.name}: nobody sees the module there"
     assert (ps.KStream.filter.__doc__ or "").split(".")[0].split("``")[0].strip()[:30] in reference
 
 

@@ -52,7 +52,7 @@ class Serde(Generic[T]):
         return self.serialize if self.unchecked is None else self.unchecked
 
     def serialize_all(self, values: Sequence[T | None]) -> list[bytes | None]:
-        """Serialize a column and keep nulls. Raises ``SerdeError`` with the index of the first bad value."""
+        """Serialize a column and keep nulls. Raises ``SerdeError`` that shows the first bad value."""
         out: list[bytes | None] = []
         fn = self.encoder if self._all_instances(values) else self.serialize
         try:
@@ -63,10 +63,10 @@ class Serde(Generic[T]):
         except Exception as exc:
             bad = values[len(out)]
             if isinstance(exc, SerdeError):
-                raise SerdeError(f"place {len(out)} of the column: {exc}") from exc
+                raise
             why = str(exc) if self.exact is None or isinstance(bad, self.exact) else f"it writes {self.exact.__name__}"
             raise SerdeError(
-                f"serde {self.name} cannot write {type(bad).__name__} {bad!r:.100} (place {len(out)} of the column): "
+                f"serde {self.name} cannot write {type(bad).__name__} {bad!r:.100}: "
                 f"{why}; give the operator or the topic the serde of this type"
             ) from exc
         return out

@@ -75,8 +75,8 @@ def _delete(admin: LogAdmin, before: Mapping[TopicPartition, int]) -> None:
     while (failed := pending()) is None:
         if time.monotonic() > until_s:
             raise EnvironmentFault(
-                f"the brokers did not answer within {_WAIT_S:.0f} s when {len(before)} changelogs were to be trimmed; the "
-                "snapshots are published. Run it again"
+                f"the brokers did not answer within {_WAIT_S:.0f} s when records of {len(before)} changelogs were deleted; "
+                "the snapshots are published. Run it again"
             )
         time.sleep(_TURN_S)
     if failed:

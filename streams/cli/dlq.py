@@ -71,10 +71,13 @@ def _list(args: argparse.Namespace, queue: DeadLetterQueue) -> None:
             place_of(letter),
             letter.operator,
             str(letter.retries),
-            letter.error[:_ERROR_CHARACTERS],
+            letter.error if len(letter.error) <= _ERROR_CHARACTERS else letter.error[: _ERROR_CHARACTERS - 1] + "…",
         ]
         for letter in letters
     ]
+    if not rows:
+        print(f"no letter of {queue.topic} waits: what is there was sent back or dropped")
+        return
     print(table(["letter", "time", "from", "operator", "retries", "error"], rows))
 
 
@@ -85,7 +88,9 @@ def _show(args: argparse.Namespace, queue: DeadLetterQueue) -> None:
             print(as_json(fields).decode())
             continue
         print(f"letter {letter.record.partition}:{letter.record.offset} of {queue.topic}")
-        for name in ("from", "time", "operator", "error", "traceback", "key", "value", "headers"):
+        for name in ("from", "time", "operator", "declared", "error", "traceback", "key", "value", "headers"):
+            if name == "declared" and letter.declared is None:
+                continue
             for line in fields[name] if name == "traceback" else [as_text(fields[name])]:
                 print(f"  {name:<10}{line}")
 
@@ -175,6 +180,7 @@ def shown(letter: DeadLetter, types: TopicTypes) -> dict[str, Any]:
         "time": moment(record.timestamp_ms),
         "timestamp": record.timestamp_ms,
         "operator": letter.operator,
+        "declared": letter.declared,
         "error": letter.error,
         "traceback": list(letter.traceback),
         "retries": letter.retries,

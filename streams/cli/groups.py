@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import orjson
 
 from penstock.streams.cli.client_options import add_client_options, cluster_of
+from penstock.streams.cli.counts import unread
 from penstock.streams.cli.topics import table
 
 if TYPE_CHECKING:
@@ -91,9 +92,7 @@ def show_lag(partitions: Sequence[PartitionLag], *, as_json: bool) -> str:
     ]
     total = sum(p.lag or 0 for p in partitions)
     shown = table(["topic", "partition", "position", "end", "lag", "owner"], rows)
-    new = [p for p in partitions if p.position is None and p.end]
-    unread = f", and up to {sum(p.end for p in new)} in partitions without a position" if new else ""
-    return f"{shown}\ntotal lag: {total}{unread}"
+    return f"{shown}\ntotal lag: {total:,}{unread(sum(p.end for p in partitions if p.position is None))}"
 
 
 def show_applications(found: Sequence[ApplicationSummary], *, as_json: bool) -> str:
@@ -105,8 +104,9 @@ def show_applications(found: Sequence[ApplicationSummary], *, as_json: bool) -> 
 
 
 def applications(groups: Sequence[GroupSummary], topics: Iterable[str]) -> list[ApplicationSummary]:
-    """The applications that have a group and topics of their own, by name. A topic belongs to the longest name that it
-    begins with: those of ``counts-2`` begin with ``counts-`` too."""
+    """The applications that have a group and topics of their own, by name: one without state has only the record of its
+    topology. A topic belongs to the longest name that it begins with: those of ``counts-2`` begin with ``counts-`` too."""
+    from penstock.streams.runtime.topology_record import record_topic
     from penstock.topologies.operator_api.internal_names import INTERNAL_SUFFIXES
 
     members: dict[str, int] = {}
@@ -115,6 +115,7 @@ def applications(groups: Sequence[GroupSummary], topics: Iterable[str]) -> list[
         members[name] = members.get(name, 0) + len(group.members)
     kinds = {"changelogs": ("-changelog",), "repartitions": INTERNAL_SUFFIXES, "journals": ("-journal",)}
     counted = {name: dict.fromkeys(kinds, 0) for name in members}
+    topics = set(topics)
     for topic in topics:
         kind = next((k for k, ends in kinds.items() if topic.endswith(ends)), None)
         owner = max((name for name in members if topic.startswith(f"{name}-")), key=len, default=None)
@@ -123,7 +124,7 @@ def applications(groups: Sequence[GroupSummary], topics: Iterable[str]) -> list[
     return [
         ApplicationSummary(name, members[name], **counted[name])
         for name in sorted(members)
-        if any(counted[name].values())
+        if any(counted[name].values()) or record_topic(name) in topics
     ]
 
 

@@ -49,8 +49,10 @@ def show_savepoints(args: argparse.Namespace) -> int:
     saved, app = SavepointRepository(repository), settings.application_id
     if args.pin or args.unpin:
         saved.pin(app, args.pin or args.unpin, pinned=bool(args.pin))
-    pinned = saved.pinned(app)
-    for name in saved.names(app):
+    pinned, names = saved.pinned(app), saved.names(app)
+    if not names:
+        print(f"no savepoint of {app} is in {repository}; penstock compact makes them")
+    for name in names:
         savepoint = saved.load(app, name)
         known = "exactly" if savepoint.outputs_exact else ("roughly" if savepoint.outputs else "not")
         print(

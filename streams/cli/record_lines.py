@@ -104,7 +104,7 @@ def add_start_options(parser: argparse.ArgumentParser) -> None:
 
     where = parser.add_mutually_exclusive_group()
     where.add_argument("--from-beginning", action="store_true", help="start with the first record, not with new ones")
-    where.add_argument("--last", type=above_zero, metavar="N", help="begin N offsets before each partition's end")
+    where.add_argument("--last", type=above_zero, metavar="N", help="begin with the last N records of each partition")
     where.add_argument(
         "--since", metavar="TIME", help="begin with the first record of a time such as 2026-11-22T10:00 (UTC)"
     )

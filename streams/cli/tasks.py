@@ -18,7 +18,7 @@ from penstock.streams.cli.client_options import (
     answering,
     settings_of,
 )
-from penstock.streams.cli.counts import counted
+from penstock.streams.cli.counts import counted, unread
 
 if TYPE_CHECKING:
     from penstock.streams.kafka.groups import PartitionLag
@@ -146,7 +146,6 @@ def shown(lines: Sequence[TaskLine]) -> str:
     ]
     owned = sum(line.owner is not None for line in lines)
     text = table(["task", "inputs", "worker", "lag", "records/s"], rows)
-    unread = sum(line.unread for line in lines)
-    new = f", and up to {unread:,} in partitions without a position" if unread else ""
     lag = sum(line.lag or 0 for line in lines)
+    new = unread(sum(line.unread for line in lines))
     return f"{text}\n{counted(len(lines), 'task')}, {owned} with a worker, lag {lag:,}{new}"

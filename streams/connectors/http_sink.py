@@ -17,6 +17,7 @@ from penstock.state.log import Headers
 from penstock.state.serdes.models import plain
 from penstock.streams.connectors.table_rows import RowShape, names_of
 from penstock.topologies.operator_api.external_sinks import Sink, SinkPartition, SinkRows, SinkWriter
+from penstock.topologies.windows.durations import Duration, duration_ms, duration_s
 
 Body = Literal["lines", "array", "single"]
 _TYPES: Final[Mapping[Body, str]] = {
@@ -26,7 +27,7 @@ _TYPES: Final[Mapping[Body, str]] = {
 }
 _PASSING: Final = frozenset({408, 421, 425, 429})
 _BUDGET_S: Final = 2.0
-"""How long one write sends and pauses, apart from the last request's ``timeout_s``: the worker's other tasks wait for it,
+"""How long one write sends and pauses, apart from the last request's ``timeout``: the worker's other tasks wait for it,
 and its transaction ends after ten seconds."""
 _HELD_MAX_BYTES: Final = 64 << 20
 
@@ -43,8 +44,8 @@ class HttpSink(Sink):
     A record is its value, with the columns that ``key`` and ``timestamp`` name if any is named. Records of a partition
     arrive in their order. A null value is an error of the record.
 
-    Success is a status of 2xx. After 408, 421, 425, 429, 5xx, a lost connection or ``timeout_s``, the request is sent
-    again, at most ``attempts`` times within two seconds, with a pause of ``backoff_s`` that doubles, or as long as
+    Success is a status of 2xx. After 408, 421, 425, 429, 5xx, a lost connection or ``timeout``, the request is sent
+    again, at most ``attempts`` times within two seconds, with a pause of ``backoff`` that doubles, or as long as
     ``Retry-After`` says. Then the sink counts as away: its tasks wait, with growing pauses. Any other status ends the
     worker, and the error has the answer.
 
@@ -62,9 +63,9 @@ class HttpSink(Sink):
     timestamp: str | None = None
     batch_max_records: int = 500
     body_max_bytes: int = 1 << 20
-    timeout_s: float = 5.0
+    timeout: Duration = "5s"
     attempts: int = 3
-    backoff_s: float = 0.2
+    backoff: Duration = "200ms"
     spans_commits = True
 
     def __post_init__(self) -> None:
@@ -77,8 +78,9 @@ class HttpSink(Sink):
         if self.body not in get_args(Body):
             raise SettingsError(f"body={self.body!r}; choose one of {', '.join(get_args(Body))}")
         object.__setattr__(self, "key", names_of(self.key, "key") if self.key else ())
-        if min(self.batch_max_records, self.body_max_bytes, self.timeout_s, self.attempts) <= 0 or self.backoff_s < 0:
-            raise SettingsError("give limits and attempts above zero, and a backoff_s of zero or more")
+        duration_ms(self.backoff)
+        if min(self.batch_max_records, self.body_max_bytes, duration_ms(self.timeout), self.attempts) <= 0:
+            raise SettingsError("give limits, a timeout and attempts above zero")
 
     def row(self, key: Any, value: Any, timestamp_ms: int, headers: Headers) -> bytes:
         if value is None:
@@ -120,7 +122,7 @@ class _HttpWriter(SinkWriter):
         self.position = self._held_to = start
         self._held: deque[_HeldRow] = deque()
         self._bytes = 0
-        self._client = httpx2.Client(timeout=sink.timeout_s, follow_redirects=False)
+        self._client = httpx2.Client(timeout=duration_s(sink.timeout), follow_redirects=False)
 
     def write(self, rows: SinkRows, position: int) -> int:
         self._hold(rows, position)
@@ -177,7 +179,7 @@ class _HttpWriter(SinkWriter):
             **sink.headers,
             "Idempotency-Key": _key(self._partition, rows, sink.body),
         }
-        pause_s = sink.backoff_s
+        pause_s = duration_s(sink.backoff)
         for attempt in range(1, sink.attempts + 1):
             why, asked_s = self._attempt(rows, content, headers)
             if why is None:

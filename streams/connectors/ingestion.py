@@ -11,6 +11,7 @@ from penstock.state.serdes.models import converted
 from penstock.state.serdes.record_classes import record_class
 from penstock.state.serdes.serde import Serde, SerdeLike, serde_of
 from penstock.streams.connectors.source import Source, SourceRecord
+from penstock.topologies.windows.durations import Duration, duration_ms
 
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,200}")
 _SCALARS = (str, int, float)
@@ -28,7 +29,7 @@ class Ingestion:
     ``key`` and ``value``: a type or a serde, as in ``StreamsBuilder``. Rows become instances of a class with fields;
     numbers and dates are read from texts where the source has texts only. ``on_error``: what happens to a record that
     cannot be read or does not fit: ``"fail"`` ends the ingestion with its place, ``"skip"`` counts it and goes on.
-    ``follow``: goes on looking for more at the end, every ``poll_interval_s``. ``batch_records``: at most this many are
+    ``follow``: goes on looking for more at the end, every ``poll_interval``. ``batch_records``: at most this many are
     one transaction.
 
     Records are in the topic exactly once if the source keeps positions, for readers of committed records, which all
@@ -42,7 +43,7 @@ class Ingestion:
     value: SerdeLike[Any] = dict
     on_error: Literal["fail", "skip"] = "fail"
     follow: bool = False
-    poll_interval_s: float = 1.0
+    poll_interval: Duration = "1s"
     batch_records: int = 10_000
 
     def __post_init__(self) -> None:
@@ -50,8 +51,8 @@ class Ingestion:
             raise SettingsError(f"name={self.name!r:.100}; give letters, digits, dots, dashes and underscores")
         if self.on_error not in ("fail", "skip"):
             raise SettingsError(f"on_error={self.on_error!r:.100}; choose fail or skip")
-        if self.poll_interval_s <= 0 or self.batch_records < 1:
-            raise SettingsError("give a poll_interval_s above zero, and a batch_records of one or more")
+        if duration_ms(self.poll_interval) == 0 or self.batch_records < 1:
+            raise SettingsError("give a poll_interval above zero, and a batch_records of one or more")
         serde_of(self.key), serde_of(self.value)
 
     @property

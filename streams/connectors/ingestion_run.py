@@ -28,6 +28,7 @@ from penstock.streams.ports.log import (
     TopicSpec,
     UnknownOutcomeError,
 )
+from penstock.topologies.windows.durations import duration_s
 
 _AGAIN: Final = (RetriableError, AbortableError, UnknownOutcomeError, ProducerRetiredError)
 _ATTEMPTS: Final = 5
@@ -112,7 +113,7 @@ class IngestionRun:
                     self._ingest(producer, split, positions, topic_id)
                 if not self._ingestion.follow:
                     return
-                self._pause(self._ingestion.poll_interval_s)
+                self._pause(duration_s(self._ingestion.poll_interval))
 
     def _prepared(self) -> str:
         """Make the topic of positions; the id of the topic that is written to."""

@@ -34,6 +34,7 @@ from penstock.state.errors import (
 from penstock.streams.connectors import postgres_statements as sql
 from penstock.streams.connectors.sql_statements import POSITIONS, TableSink, describe_position, quoted
 from penstock.topologies.operator_api.external_sinks import SinkPartition, SinkRows, SinkWriter
+from penstock.topologies.windows.durations import Duration, duration_ms, duration_s
 
 _REFUSED = (
     "authentication failed",
@@ -61,21 +62,21 @@ class PostgresSink(TableSink):
     ``conninfo``: as libpq takes it, such as ``postgresql://shop@db.example/shop``; what it lacks, such as the password,
     comes from libpq's variables and files.
 
-    ``statement_timeout_s``: how long one statement may take, ``lock_timeout_s``: how much of it waiting for a lock; after
-    that the write is repeated. ``connect_timeout_s``: of each connection, and how much longer than a statement an answer
+    ``statement_timeout``: how long one statement may take, ``lock_timeout``: how much of it waiting for a lock; after
+    that the write is repeated. ``connect_timeout``: of each connection, and how much longer than a statement an answer
     may take."""
 
     _: dataclasses.KW_ONLY
     conninfo: str = dataclasses.field(default="", repr=False)
-    connect_timeout_s: float = 5.0
-    lock_timeout_s: float = 5.0
-    statement_timeout_s: float = 30.0
+    connect_timeout: Duration = "5s"
+    lock_timeout: Duration = "5s"
+    statement_timeout: Duration = "30s"
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("connect_timeout_s", "lock_timeout_s", "statement_timeout_s"):
-            if not getattr(self, name) > 0:
-                raise SettingsError(f"{name}={getattr(self, name)!r}; give a number of seconds above 0")
+        for name in ("connect_timeout", "lock_timeout", "statement_timeout"):
+            if duration_ms(getattr(self, name)) == 0:
+                raise SettingsError(f"{name}={getattr(self, name)!r}; give a duration above 0")
         try:
             conninfo_to_dict(self.conninfo)
         except psycopg.Error as exc:
@@ -194,7 +195,7 @@ class _PostgresWriter(SinkWriter):
     ) -> list[tuple[Any, ...]]:
         """The rows that a statement returns. Postgres ends what takes too long. If it says nothing at all, as on a machine
         that is gone, the connection is cut. ``but``: errors that stay as they are."""
-        wait_s = self._sink.statement_timeout_s + self._sink.connect_timeout_s
+        wait_s = duration_s(self._sink.statement_timeout) + duration_s(self._sink.connect_timeout)
         cut = _Cut(self._db, wait_s)
         try:
             cursor = self._db.execute(statement, values)
@@ -237,9 +238,9 @@ class _RowError(Exception):
 
 def _connected(sink: PostgresSink, name: str) -> psycopg.Connection[Any]:
     """A session that waits for nothing too long."""
-    wait_ms = int(sink.statement_timeout_s * 1000)
+    wait_ms = duration_ms(sink.statement_timeout)
     ours: dict[str, Any] = {
-        "connect_timeout": max(1, round(sink.connect_timeout_s)),
+        "connect_timeout": max(1, round(duration_s(sink.connect_timeout))),
         "keepalives_idle": 10,
         "keepalives_interval": 5,
         "tcp_user_timeout": wait_ms,
@@ -250,9 +251,9 @@ def _connected(sink: PostgresSink, name: str) -> psycopg.Connection[Any]:
         db.execute(
             *sql.session(
                 {
-                    "lock_timeout": f"{max(1, int(sink.lock_timeout_s * 1000))}ms",
-                    "statement_timeout": f"{max(1, wait_ms)}ms",
-                    "idle_in_transaction_session_timeout": f"{max(1, wait_ms)}ms",
+                    "lock_timeout": f"{duration_ms(sink.lock_timeout)}ms",
+                    "statement_timeout": f"{wait_ms}ms",
+                    "idle_in_transaction_session_timeout": f"{wait_ms}ms",
                     "default_transaction_isolation": "read committed",
                 }
             )

@@ -21,6 +21,7 @@ from psycopg.rows import dict_row, tuple_row
 from penstock.state.errors import EnvironmentFault, IncompatibleError, RetriableError, SettingsError
 from penstock.streams.connectors.row_records import RowRecords, columns_of
 from penstock.streams.connectors.source import Source, SourceBatch, SourceReader, SourceRecord
+from penstock.topologies.windows.durations import Duration, duration_ms, duration_s
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -56,7 +57,7 @@ class PostgresSource(Source):
     that stays open holds up new rows.
 
     ``conninfo``: as libpq takes it; what it lacks, such as the password, comes from libpq's variables and files. The role
-    needs ``SELECT`` on the tables and on their sequences. ``statement_timeout_s``: how long one statement may take."""
+    needs ``SELECT`` on the tables and on their sequences. ``statement_timeout``: how long one statement may take."""
 
     tables: str | Sequence[str]
     _: KW_ONLY
@@ -64,15 +65,15 @@ class PostgresSource(Source):
     column: str = "id"
     key: str | Sequence[str] | None = None
     timestamp: str | None = None
-    connect_timeout_s: float = 5.0
-    statement_timeout_s: float = 30.0
+    connect_timeout: Duration = "5s"
+    statement_timeout: Duration = "30s"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "tables", columns_of(self.tables))
         if not self.tables or not all(self.tables) or len(set(self.tables)) < len(self.tables):
             raise SettingsError(f"tables={self.tables!r:.100}; give the name of a table, or a list of different ones")
-        if min(self.connect_timeout_s, self.statement_timeout_s) <= 0:
-            raise SettingsError("connect_timeout_s and statement_timeout_s must be above 0")
+        if min(duration_ms(self.connect_timeout), duration_ms(self.statement_timeout)) <= 0:
+            raise SettingsError("connect_timeout and statement_timeout must be above 0")
         try:
             conninfo_to_dict(self.conninfo)
         except psycopg.Error as exc:
@@ -99,8 +100,8 @@ class _TableReader(SourceReader):
         """Up to this number nothing can appear any more; ``None``: not known."""
         self._awaited: tuple[int, set[str]] | None = None
         """The number that is safe once these transactions have ended."""
-        ours: dict[str, Any] = {"connect_timeout": max(1, round(source.connect_timeout_s))}
-        timeout_ms = max(1, int(source.statement_timeout_s * 1000))
+        ours: dict[str, Any] = {"connect_timeout": max(1, round(duration_s(source.connect_timeout)))}
+        timeout_ms = duration_ms(source.statement_timeout)
         with _translated():
             given = conninfo_to_dict(source.conninfo)
             self._db = psycopg.connect(**{**ours, **given}, autocommit=True, prepare_threshold=None)

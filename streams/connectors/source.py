@@ -63,7 +63,8 @@ class SourceReader(ABC):
 
 
 class Source(ABC):
-    """See the module. A value: it opens nothing before ``splits`` and ``open``.
+    """Where records come from: files, a service or a database, as splits that are read one after another. A value: it opens
+    nothing before ``splits`` and ``open``.
 
     ``textual``: its values are texts, as in CSV, from which numbers and dates are read where the type of a field asks for
     them."""

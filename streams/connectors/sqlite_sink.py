@@ -35,6 +35,7 @@ from penstock.streams.connectors.sql_statements import (
 )
 from penstock.streams.connectors.table_rows import TableRow
 from penstock.topologies.operator_api.external_sinks import SinkPartition, SinkRows, SinkWriter
+from penstock.topologies.windows.durations import Duration, duration_s
 
 _MADE = (
     f"CREATE TABLE IF NOT EXISTS {POSITIONS} (application_id TEXT, sink TEXT, topic TEXT, topic_id TEXT, "
@@ -56,11 +57,11 @@ _UNUSABLE = ("SQLITE_CANTOPEN", "SQLITE_NOTADB", "SQLITE_CORRUPT", "SQLITE_READO
 class SqliteSink(TableSink):
     """Writes a table of the SQLite file at ``path``, exactly once, under either guarantee of the worker. The table must
     exist; the positions are kept in the table ``penstock_positions`` of the same file. See ``TableSink`` for the rest.
-    ``timeout_s``: how long to wait for the file's lock before a retry."""
+    ``timeout``: how long to wait for the file's lock before a retry."""
 
     _: dataclasses.KW_ONLY
     path: str
-    timeout_s: float = 5.0
+    timeout: Duration = "5s"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -79,7 +80,9 @@ class _SqliteWriter(SinkWriter):
         self._sink, self._partition = sink, partition
         self._statements: dict[tuple[str, ...], str] = {}
         with self._translated():
-            self._db = sqlite3.connect(sink.path, timeout=sink.timeout_s, isolation_level=None, check_same_thread=False)
+            self._db = sqlite3.connect(
+                sink.path, timeout=duration_s(sink.timeout), isolation_level=None, check_same_thread=False
+            )
         try:
             with self._translated():
                 self._look_at_table()

@@ -21,6 +21,7 @@ from penstock.state.errors import EnvironmentFault, SettingsError
 from penstock.streams.connectors.row_records import RowRecords, columns_of
 from penstock.streams.connectors.source import Source, SourceBatch, SourceReader, SourceRecord
 from penstock.streams.worker.bounded_server import POLL_S, BoundedServer, Handler
+from penstock.topologies.windows.durations import Duration, duration_s
 
 _LINES: Final = "application/x-ndjson"
 _WAIT_S: Final = 1.0
@@ -41,7 +42,7 @@ class WebhookSource(Source):
 
     ``token``: what ``Authorization: Bearer`` must have; ``None``: anyone who reaches the port may write. It listens on
     the loopback interface unless ``host`` says otherwise, and speaks no TLS: put a proxy before it. ``body_max_bytes``,
-    ``connections_max``, ``request_timeout_s``: limits of one sender, and of all; ``request_timeout_s`` includes the wait
+    ``connections_max``, ``request_timeout``: limits of one sender, and of all; ``request_timeout`` includes the wait
     for the commit."""
 
     port: int
@@ -54,14 +55,14 @@ class WebhookSource(Source):
     token: str | None = field(default=None, repr=False)
     body_max_bytes: int = 1 << 20
     connections_max: int = 64
-    request_timeout_s: float = 30.0
+    request_timeout: Duration = "30s"
 
     def __post_init__(self) -> None:
         if not 0 <= self.port < 65_536 or not self.path.startswith("/"):
             raise SettingsError(
                 f"port={self.port!r}, path={self.path!r:.100}; give a port, and a path that begins with /"
             )
-        if self.token == "" or min(self.body_max_bytes, self.connections_max, self.request_timeout_s) <= 0:
+        if self.token == "" or min(self.body_max_bytes, self.connections_max, duration_s(self.request_timeout)) <= 0:
             raise SettingsError("give a token that is not empty, and limits above zero")
 
     def open(self, split: str, position: str | None) -> SourceReader:
@@ -165,7 +166,9 @@ class _Server(BoundedServer):
     def __init__(self, reader: WebhookReader) -> None:
         self.reader = reader
         source = reader.source
-        super().__init__((source.host, source.port), _Handler, source.connections_max, source.request_timeout_s)
+        super().__init__(
+            (source.host, source.port), _Handler, source.connections_max, duration_s(source.request_timeout)
+        )
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """A sender that went away: nothing to say. It got no answer."""

@@ -35,10 +35,11 @@ class WorkerStarted:
 
 @dataclasses.dataclass(frozen=True)
 class ClusterFound:
-    """A broker has answered for the first time."""
+    """A broker has answered for the first time. ``client``: the worker's ``client.id``, if Penstock gave it one."""
 
     cluster: str
     servers: str
+    client: str | None = None
 
 
 @dataclasses.dataclass(frozen=True)

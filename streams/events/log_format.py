@@ -36,18 +36,26 @@ def _word(value: FieldValue) -> str:
 
 class HumanFormatter(logging.Formatter):
     """Local time, level and message. The message of a fact is its sentence and its fields. ``process``: the number of a
-    supervised process, whose lines it begins."""
+    supervised process, whose lines it begins. ``error_follows``: of why a worker stopped only the class is given, as
+    the command says all of it on the line behind."""
 
-    def __init__(self, process: int | None = None) -> None:
+    def __init__(self, process: int | None = None, *, error_follows: bool = False) -> None:
         super().__init__()
+        self._error_follows = error_follows
         self._process = "" if process is None else f"[process {process}] "
 
     def format(self, record: logging.LogRecord) -> str:
         """See the class."""
         at = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(record.created))
         text = record.getMessage().replace("\n", " ")
-        if not hasattr(record, FACT):
+        fact: Line | None = getattr(record, FACT, None)
+        if fact is None:
             text = f"{record.name}: {text}"
+        elif (
+            self._error_follows and fact.fact == "WorkerStopped" and isinstance(cause := fact.fields.get("cause"), str)
+        ):
+            fields = {**fact.fields, "cause": cause.partition(":")[0]}
+            text = f"{fact.sentence}. {values_of(fact._replace(fields=fields))}"
         line = f"{at}.{int(record.msecs):03d} {record.levelname:<7} {self._process}{text}"
         return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
 
@@ -95,7 +103,7 @@ class StderrHandler(logging.StreamHandler[Any]):
 def set_up(level: LogLevel, form: LogFormat, process: int | None = None) -> None:
     """Write this process's log to standard error, with the number of a supervised process. Lines of other libraries are
     included from ``info`` on."""
-    formatter = JsonFormatter(process) if form == "json" else HumanFormatter(process)
+    formatter = JsonFormatter(process) if form == "json" else HumanFormatter(process, error_follows=True)
     number = logging.getLevelNamesMapping()[level.upper()]
     logging.basicConfig(level=max(number, logging.INFO), handlers=[StderrHandler(formatter)], force=True)
     logging.getLogger("penstock").setLevel(number)

@@ -1,7 +1,8 @@
 """librdkafka's own log lines, as records of Python's logging under ``penstock.kafka``.
 
-While no broker answers, each client says the same many times a second. Lines that differ only in numbers count as the same:
-the first of them is logged, and again after ``REPEATED_AFTER_S``; ``folded_lines`` says how many were left out.
+While no broker answers, each client says the same many times a second, and each of its connections says it. Lines that say
+the same of one broker, whichever client, connection or request says it, count as the same: the first of them is logged, and
+again after ``REPEATED_AFTER_S``; ``folded_lines`` says how many were left out.
 """
 
 from __future__ import annotations
@@ -14,6 +15,12 @@ from collections.abc import Callable
 
 REPEATED_AFTER_S = 300.0
 _NOISE = (("CONFWARN", "enable.gapless.guarantee"), ("GETPID", "Coordinator load in progress: retrying"))
+_LINE = re.compile(r"(\w+) \[[^\]]*\](?: \[thrd:[^\]]*\])?: (.*)", re.DOTALL)
+"""The facility, and what is said; between them are the names of client and thread."""
+_CONNECTION = re.compile(r"(?:\S+: )+")
+_ADDRESS = re.compile(r"[\w.-]+:\d+\b")
+_AFTER = re.compile(r" \(after .*\)$")
+_REQUEST = re.compile(r"\b\w+Request\b")
 _NUMBER = re.compile(r"\d+")
 _KINDS_MAX = 1_000
 
@@ -34,7 +41,7 @@ class Folding(logging.Filter):
         text = record.getMessage()
         if any(all(word in text for word in words) for words in _NOISE):
             return False
-        kind, now_s = _NUMBER.sub("#", text), self._monotonic_s()
+        kind, now_s = kind_of(text), self._monotonic_s()
         with self._lock:
             if now_s - self._shown_s.get(kind, -REPEATED_AFTER_S) < REPEATED_AFTER_S:
                 self._left_out += 1
@@ -50,6 +57,19 @@ class Folding(logging.Filter):
             count, self._left_out = self._left_out, 0
             self._shown_s.clear()
         return count
+
+
+def kind_of(text: str) -> str:
+    """Return a line without that in which equal ones differ."""
+    found = _LINE.fullmatch(text)
+    if found is None:
+        return _NUMBER.sub("#", text)
+    facility, said = found.groups()
+    address = _ADDRESS.search(said)
+    connection = _CONNECTION.match(said)
+    said = _AFTER.sub("", said if connection is None else said[connection.end() :])
+    said = _NUMBER.sub("#", _REQUEST.sub("Request", said))
+    return f"{facility} {'' if address is None else address[0]} {said}"
 
 
 _FOLDING = Folding()

@@ -29,7 +29,7 @@ _TIMEOUT_S: Final = 30.0
 
 class DeadLetter(NamedTuple):
     """A record that failed. ``origin`` and ``offset``: where it was read; ``None`` for what a clock or a commit emitted.
-    ``headers``: its own."""
+    ``declared``: the line of the operator, if known. ``headers``: its own."""
 
     record: FoundRecord
     origin: TopicPartition | None
@@ -37,6 +37,7 @@ class DeadLetter(NamedTuple):
     operator: str
     error: str
     traceback: tuple[str, ...]
+    declared: str | None
     headers: Headers
 
     @property
@@ -70,7 +71,8 @@ def letter_of(record: FoundRecord) -> DeadLetter | None:
     if added.get("partition", "").isdigit() and added.get("offset", "").isdigit() and added.get("topic"):
         origin, offset = TopicPartition(added["topic"], int(added["partition"])), int(added["offset"])
     lines = tuple(added.get("traceback", "").splitlines())
-    return DeadLetter(record, origin, offset, added.get("operator", ""), added["error"], lines, tuple(own))
+    operator, declared = added.get("operator", ""), added.get("declared")
+    return DeadLetter(record, origin, offset, operator, added["error"], lines, declared, tuple(own))
 
 
 class DeadLetterQueue:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from confluent_kafka import (
     OFFSET_BEGINNING,
@@ -20,6 +20,7 @@ from penstock.state.log import TIMESTAMP_ZERO, Headers
 from penstock.streams.kafka.client_log import client_logger
 from penstock.streams.kafka.columns import read_headers
 from penstock.streams.kafka.errors import refused_config, translate, translated
+from penstock.streams.kafka.last_records import last_records
 from penstock.streams.kafka.reading_errors import place_of, unreadable
 from penstock.streams.kafka.record_order import InOrder
 from penstock.streams.kafka.topics import Topics, ignore_connection_error
@@ -28,8 +29,6 @@ _POLL_S = 0.2  # Ctrl-C is checked between two polls
 _BATCH_MAX = 1000
 _WAITING_MAX, _WAITING_MIN = 5_000, 1_000
 """A partition that is ahead of others is not read while this many of its records wait for theirs."""
-_TAIL_BASE: Final = -2000
-"""librdkafka's mark of an offset that is counted from the end."""
 _LOOKUP_S = 30.0
 
 
@@ -46,7 +45,7 @@ class FoundRecord(NamedTuple):
 
 
 class Start(NamedTuple):
-    """Where to begin: the first record, what comes from now on, the last ``number`` offsets of each partition, or the first
+    """Where to begin: the first record, what comes from now on, the last ``number`` records of each partition, or the first
     record of the time ``number`` (milliseconds)."""
 
     at: Literal["beginning", "end", "last", "since"]
@@ -113,7 +112,9 @@ def _begun(consumer: Consumer, places: Sequence[TopicPartition], start: Start) -
         asked = [TopicPartition(p.topic, p.partition, start.number) for p in places]
         found = consumer.offsets_for_times(asked, timeout=_LOOKUP_S)
         return [TopicPartition(p.topic, p.partition, p.offset if p.offset >= 0 else OFFSET_END) for p in found]
-    offset = {"beginning": OFFSET_BEGINNING, "end": OFFSET_END, "last": _TAIL_BASE - start.number}[start.at]
+    if start.at == "last":
+        return last_records(consumer, places, start.number)
+    offset = {"beginning": OFFSET_BEGINNING, "end": OFFSET_END}[start.at]
     return [TopicPartition(p.topic, p.partition, offset) for p in places]
 
 

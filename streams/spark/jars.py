@@ -16,7 +16,7 @@ from penstock.state.machine.atomic_files import replace_file
 
 
 class _Resolved(msgspec.Struct):
-    """What Ivy found for these packages: the names of jars in the cache, and their sizes."""
+    """Jars that Ivy found for these packages: their names in the cache, with their sizes."""
 
     packages: str
     jars: dict[str, int]

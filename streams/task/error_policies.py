@@ -11,6 +11,10 @@ from penstock.topologies.operator_api.on_error import ErrorPolicy as ErrorPolicy
 from penstock.topologies.operator_api.on_error import HoldKey, OnError, Retry, why_refused
 
 TimestampErrorPolicy = Literal["fail", "skip", "clamp", "dead_letter"]
+_NAME_IT = (
+    "name a topic: dead_letter_topic under [penstock.policies] of the settings file, or in code and in a test driver "
+    "policies=ps.Policies(dead_letter_topic=…)"
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,7 +56,7 @@ class Policies:
         if "clamp" in chosen[:2]:
             raise SettingsError("the policy clamp is for timestamps only; choose fail, skip or dead_letter")
         if "dead_letter" in chosen and not self.dead_letter_topic:
-            raise SettingsError("a policy is dead_letter but no dead_letter_topic is set; name the topic")
+            raise SettingsError(f"a policy is dead_letter but no dead_letter_topic is set; {_NAME_IT}")
         if self.future_timestamp_max_ms < 0 or self.max_record_bytes < 1:
             raise SettingsError("future_timestamp_max_ms cannot be negative, and max_record_bytes must be at least 1")
         if self.retry_attempts < 1:
@@ -81,8 +85,7 @@ class Policies:
         sending = [name for name, chosen in on_error.items() if then_of(chosen) == "dead_letter"]
         if sending and not self.dead_letter_topic:
             raise SettingsError(
-                f"on_error of operator {sending[0]!r} is dead_letter but no dead_letter_topic is set; name the topic in the "
-                "policies"
+                f"on_error of operator {sending[0]!r} is dead_letter but no dead_letter_topic is set; {_NAME_IT}"
             )
 
 

@@ -8,12 +8,16 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
+
+import msgspec
 
 from penstock.state.errors import IncompatibleError
 from penstock.streams.task.journal import Answers
+from penstock.topologies.graph.source_lines import raised_at
 from penstock.topologies.operator_api.operator import CallResult, ExternalCall
 
+_LINES: Final = msgspec.json.Decoder(tuple[str, tuple[str, ...]])
 COMMIT_BYTES = 500_000
 """If there are more answers than this since the last commit, a commit is requested."""
 
@@ -37,7 +41,12 @@ def _called(fn: Callable[..., Any], row: tuple[Any, ...]) -> CallResult:
     try:
         return CallResult(fn(*row))
     except Exception as exc:
-        return CallResult(None, f"{type(exc).__name__}: {exc}")
+        return failed_with(exc)
+
+
+def failed_with(error: Exception) -> CallResult:
+    """The answer to a call that raised this."""
+    return CallResult(None, f"{type(error).__name__}: {error}", tuple(map(str, raised_at(error))))
 
 
 class ExternalCalls:
@@ -85,6 +94,8 @@ class ExternalCalls:
 
 
 def _encoded(call: ExternalCall, answer: CallResult) -> bytes:
+    if answer.lines:
+        return b"\x03" + msgspec.json.encode((answer.error, answer.lines))
     if answer.error is not None:
         return b"\x02" + answer.error.encode()
     if answer.value is None:
@@ -96,6 +107,8 @@ def _encoded(call: ExternalCall, answer: CallResult) -> bytes:
 
 
 def _decoded(call: ExternalCall, data: bytes) -> CallResult:
+    if data[0] == 3:
+        return CallResult(None, *_LINES.decode(data[1:]))
     if data[0] == 2:
         return CallResult(None, data[1:].decode())
     return CallResult(None) if data[0] == 0 else CallResult(call.serde.deserialize(data[1:]))

@@ -10,6 +10,7 @@ from typing import Final, Literal
 
 from penstock.state.log import Headers, TaskId, TopicPartition
 from penstock.topologies.graph.source_lines import raised_at
+from penstock.topologies.operator_api.operator import CallFailedError
 
 FailureKind = Literal["deserialization", "processing", "timestamp"]
 """Which of the policies decides."""
@@ -106,6 +107,8 @@ def shortened(data: bytes | None) -> str:
 
 
 def _frames(failure: Failure) -> list[str]:
+    if isinstance(failure.error, CallFailedError):
+        return list(failure.error.lines)
     return [] if failure.error is None else [str(line) for line in raised_at(failure.error)]
 
 

@@ -27,7 +27,7 @@ from penstock.streams.task.failure_report import Failure, Origin, letter_headers
 from penstock.topologies.expressions.row_function import ExpressionFunction
 from penstock.topologies.operator_api.batch import Batch
 from penstock.topologies.operator_api.on_error import PAUSES_MAX_MS, ErrorPolicy, OnError, Retry
-from penstock.topologies.operator_api.operator import CallResult, ExternalCall
+from penstock.topologies.operator_api.operator import CallFailedError, CallResult, ExternalCall
 from penstock.topologies.operator_api.required_columns import RequiredColumns
 
 if TYPE_CHECKING:
@@ -79,7 +79,8 @@ class RecordErrorHandler:
         general = self._policies.deserialization if kind == "deserialization" else self._policies.processing
         policy = general if chosen is None else then_of(chosen)
         notes = getattr(error, "__notes__", ())
-        problem = f"{type(error).__name__}: {error}" + (f" ({'; '.join(notes)})" if notes else "")
+        text = str(error) if isinstance(error, ProcessingError) else f"{type(error).__name__}: {error}"
+        problem = text + (f" ({'; '.join(notes)})" if notes else "")
         failure = Failure(kind, operator, problem, error, may_skip, chosen is not None)
         self._apply(policy if may_skip else "fail", failure, index, place)
 
@@ -109,7 +110,7 @@ class RecordErrorHandler:
     def _apply(self, policy: ErrorPolicy, failure: Failure, index: int, place: int) -> None:
         origin = self._locate(place)
         at = None if origin is None else (*origin.partition, origin.offset)
-        name = "InvalidTimestamp" if failure.error is None else type(failure.error).__name__
+        name = "InvalidTimestamp" if failure.error is None else _name_of(failure.error)
         self._events.emit(_REPORTED[policy](self._task, failure.kind, failure.operator, at, name, failure.problem))
         declared = self._declared.get(failure.operator)
         if policy == "fail":
@@ -148,6 +149,11 @@ class RecordErrorHandler:
         self._paused_ms = 0
         letters.sort(key=lambda x: (x[0], x[1]))
         return [(origin, headers) for _, _, origin, headers in letters]
+
+
+def _name_of(error: Exception) -> str:
+    """The class of what was raised."""
+    return error.said.partition(":")[0] if isinstance(error, CallFailedError) else type(error).__name__
 
 
 def _no_records(error: BaseException | None) -> PenstockError | None:

@@ -340,9 +340,8 @@ class Task:
         return self._clock.punctuate(now_ms)
 
     def replay_clock(self, before_ms: int, now_ms: int) -> bool:
-        """Repeat a journaled reading; ``False`` if nothing here reads the clock."""
+        """Repeat a journaled reading, which may make the last source idle; ``False`` if nothing here read the clock."""
         self._lifecycle.enter("punctuate")
-        # Asked first: when its sources have become idle, nothing reads the clock any more.
         if asked := self._clock.asked:
             self._fire_clock(before_ms, now_ms)
         return asked

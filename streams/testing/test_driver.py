@@ -34,6 +34,7 @@ from penstock.state.type_parameters import S
 from penstock.streams.ports.chunk import Chunk
 from penstock.streams.ports.log import OffsetAndMetadata
 from penstock.streams.task.commit_metadata import CommitMetadata, decode
+from penstock.streams.task.error_policies import Policies
 from penstock.streams.task.output import Output
 from penstock.streams.task.sink_operator import BY_KEY
 from penstock.streams.task.task import Task
@@ -53,7 +54,9 @@ OpenTaskBackend = Callable[[TaskId, Sequence[StoreSpec]], StateBackend]
 
 
 class TopologyTestDriver:
-    """See the module. ``topology`` may also be a builder."""
+    """Runs a topology in process, without a broker: the real tasks, with in-memory stores. Topics have one partition
+    unless ``partitions`` says otherwise. ``auto_commit``: after each ``pipe``. ``topology`` may also be a builder.
+    ``policies``: those of the application, such as where dead letters go."""
 
     def __init__(
         self,
@@ -62,6 +65,7 @@ class TopologyTestDriver:
         application_id: str = "test",
         partitions: int = 1,
         options: TaskOptions | None = None,
+        policies: Policies | None = None,
         auto_commit: bool = True,
         open_backend: OpenTaskBackend | None = None,
         arrival_order: bool = False,
@@ -71,6 +75,8 @@ class TopologyTestDriver:
         self.topology: Topology = topology if isinstance(topology, Topology) else topology.build()
         self.application_id = application_id
         self.options = options or TaskOptions()
+        if policies is not None:
+            self.options = dataclasses.replace(self.options, policies=policies)
         self._call_executor = DriverCallExecutor(self.options.call_executor)
         self._traces = DriverTraces(tracer_provider, application_id)
         self.options = dataclasses.replace(
@@ -432,7 +438,10 @@ class TopologyTestDriver:
                     return sink.key_serde, sink.value_serde
         written_topics = (self.topology.sink(n) for sub in self.topology.subtopologies for n in sub.sinks)
         names = sorted({t for s in written_topics for t in (s.topics or (s.topic_name(self.application_id),))})
-        raise TopologyError(f"the topology does not write topic {topic!r}; it writes: {', '.join(names) or 'none'}")
+        raise TopologyError(
+            f"the topology does not write topic {topic!r}; it writes: {', '.join(names) or 'none'}. "
+            "The bytes of any other topic, such as dead letters, are those of read_raw"
+        )
 
     @property
     def dropped_records(self) -> Counter[str]:

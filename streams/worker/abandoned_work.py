@@ -8,7 +8,9 @@ such a worker has no name and fences nobody.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
+from socket import gethostname
 
 from penstock.state.failpoints import failpoint
 from penstock.state.log import TopicPartition
@@ -22,6 +24,11 @@ def owner_name(log: Log, guarantee: Guarantee, process: str, *, member: bool) ->
     """The name that this worker notes with its commits; empty where it has none. ``process``: folder's id and slot;
     ``member``: it has a membership of its own."""
     return process if member and guarantee == "exactly_once" and log.names_members else ""
+
+
+def client_name(log: Log, application_id: str, *, member: bool) -> str | None:
+    """The ``client.id`` of a worker without such a name, by which people know it from others; ``None`` if users set it."""
+    return f"{application_id}-{gethostname()}-{os.getpid()}" if member and log.names_members else None
 
 
 def abandoned_transactions(

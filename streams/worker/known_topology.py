@@ -59,11 +59,15 @@ class KnownTopology:
             refuse(
                 changes_of(read_record(self._application_id, admin, open_consumer), record, admin), self._application_id
             )
-            path = self._directory.path
+            path, before = self._directory.path, self._in_folder()
+            name = self._topology.name
+            what = f"topology {name!r} as it was before a change"
+            if before is not None and before.topology != name:
+                what = f"topology {before.topology!r}, and this is topology {name!r}"
             raise IncompatibleError(
-                f"{path} holds the state of topology {self._topology.name!r} as it was before a change. What changed: "
-                f"{sentences(found)}. If that is wanted, remove {path} and start again: what is restored comes from "
-                "snapshots and changelogs. Else undo the change, or use another application id"
+                f"{path} holds the state of {what}. What changed: {sentences(found)}. If that is wanted, remove {path} "
+                "and start again: what is restored comes from snapshots and changelogs. Else undo the change, or use "
+                "another application id"
             ) from exc
         refuse_missing_changelogs(self._topology, self._application_id, admin, open_consumer)
         self._in_log = read_record(self._application_id, admin, open_consumer)

@@ -13,6 +13,7 @@ from concurrent.futures import TimeoutError as CallTimeout
 from queue import Empty, SimpleQueue
 from typing import Any
 
+from penstock.streams.task.external_calls import failed_with
 from penstock.topologies.functions import is_async
 from penstock.topologies.operator_api.operator import CallResult, ExternalCall
 
@@ -120,7 +121,7 @@ async def _ask_all(external_call: ExternalCall, rows: Sequence[tuple[Any, ...]])
             except TimeoutError:
                 return _late(external_call)
             except Exception as exc:
-                return CallResult(None, f"{type(exc).__name__}: {exc}")
+                return failed_with(exc)
 
     async def attempted(row: tuple[Any, ...]) -> CallResult:
         answer = await one(row)
@@ -160,7 +161,7 @@ def _waited(external_call: ExternalCall, call: Future[Any]) -> CallResult | None
     except CallTimeout:
         return None if call.cancel() else _late(external_call)
     except Exception as exc:
-        return CallResult(None, f"{type(exc).__name__}: {exc}")
+        return failed_with(exc)
 
 
 def _late(external_call: ExternalCall) -> CallResult:

@@ -49,7 +49,7 @@ from penstock.streams.runtime.topic_setup import (
 from penstock.streams.runtime.topic_watch import TopicWatch, all_topic_ids
 from penstock.streams.runtime.unread_internal_topics import check_unread_internal_topics
 from penstock.streams.runtime.work_bounds import WorkBounds, consumer_within, producer_within
-from penstock.streams.worker.abandoned_work import abandoned_transactions, owner_name
+from penstock.streams.worker.abandoned_work import abandoned_transactions, client_name, owner_name
 from penstock.streams.worker.broker_wait import BrokerWait, StoppedError
 from penstock.streams.worker.failpoint_actions import arm_from
 from penstock.streams.worker.fixed_worker_lock import (
@@ -86,7 +86,9 @@ takes 40 ms, of 5,000 four, and the polls of a worker that keeps up are small.""
 
 
 class Worker:
-    """See the module. ``settings`` are those given, within their ``memory_max_bytes``.
+    """Runs the tasks that its group, or ``partitions``, gives it: ``start()`` in a thread of its own, ``run()`` in the
+    calling one. ``stop()`` commits, leaves the group and returns; ``with`` does both. ``settings``: those given, within
+    their ``memory_max_bytes``.
 
     ``partitions``: run these partitions of every sub-topology, outside any group; ``None``: join the group. ``bounds``:
     only this part of them, until it is committed; ``job``: the member id of the job that keeps other workers away meanwhile
@@ -294,7 +296,6 @@ class Worker:
         directory = StateDirectory(s.state_dir, s.application_id)
         known = KnownTopology(self.topology, s.application_id, directory, self._events)
         layout, cluster_id = self._brokers.ask(lambda: self._prepare(admin, known))
-        self._events.emit(ClusterFound(cluster_id, s.bootstrap_servers))
         identity = directory.claim(cluster_id=cluster_id, fingerprint=fingerprint(self.topology, layout))
         known.keep_in_folder(layout)
         self._slot, slot = take_slot(directory, self._preferred_slot)
@@ -307,9 +308,10 @@ class Worker:
         restorer = Restorer(self._task_opener(directory, admin))
         process = f"{identity.process_uuid}-{slot}"
         prefix = f"{s.application_id}-{process}"
-        owner = owner_name(
-            self._log, s.guarantee, process, member=self._partitions is None and self._open_consumer is None
-        )
+        member = self._partitions is None and self._open_consumer is None
+        owner = owner_name(self._log, s.guarantee, process, member=member)
+        client_id = prefix if owner else client_name(self._log, s.application_id, member=member)
+        self._events.emit(ClusterFound(cluster_id, s.bootstrap_servers, client_id))
         runtime = Runtime(
             self.topology,
             s.application_id,
@@ -325,7 +327,7 @@ class Worker:
                 owner=owner,
                 bounds=self._bounds,
             ),
-            self._open_consumer or (lambda: self._member(prefix if owner else None)),
+            self._open_consumer or (lambda: self._member(client_id)),
             lambda rt, partition: self._committer(rt, partition, prefix, admin),
             restorer,
             self._clock,
@@ -367,7 +369,7 @@ class Worker:
         else:
             self._check_fixed(admin)
         cluster_id = admin.cluster_id()
-        existing, _ = existing_layout(self.topology, s.application_id, admin)
+        existing, _ = existing_layout(self.topology, s.application_id, admin, s.policies.dead_letter_topic)
         known.compare(existing, cluster_id, admin, lambda: self._log.reader(s.application_id))
         layout = prepare_topics(
             self.topology,

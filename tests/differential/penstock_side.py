@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import logging
 from typing import Any
 
 from penstock.streams.task.task_options import TaskOptions
@@ -18,6 +19,9 @@ from tests.differential.inputs import WALL, Entry
 from tests.differential.kinds.kind import Node
 from tests.differential.outcomes import Outcome, Step
 from tests.differential.processors import PROCESSORS, Numbering, store_of
+
+# Random programs drop records by the thousand, and the driver warns of each operator that does.
+logging.getLogger("penstock.record").addHandler(logging.NullHandler())
 
 TOPOLOGIES_KEPT = 64
 """Most seeds of a kind have the same topology: to build it takes longer than to play a run."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 import sys
 import uuid
 from pathlib import Path
@@ -85,7 +86,9 @@ def test_letters_go_back_in_order_and_once(
     ]
     assert "ValueError" in listed[0]["error"]
     shop.dlq("show", "--limit", "1")
-    assert "shop.py" in capsys.readouterr().out
+    letter = capsys.readouterr().out
+    assert re.search(r"^  declared +/.*/shop\.py:\d+$", letter, re.MULTILINE), letter
+    assert re.search(r"^  traceback +/.*/shop\.py:\d+ in <lambda>$", letter, re.MULTILINE), letter
 
     shop.dlq("retry", "--limit", "1")
     assert f"sent back {listed[0]['partition']}:{listed[0]['offset']}" in capsys.readouterr().out
@@ -99,6 +102,8 @@ def test_letters_go_back_in_order_and_once(
     assert "1 letter dropped" in capsys.readouterr().out
     shop.dlq("retry")
     assert "0 letters sent back" in capsys.readouterr().out
+    shop.dlq("list")
+    assert capsys.readouterr().out == f"no letter of {shop.dead} waits: what is there was sent back or dropped\n"
 
     # A transaction is answered before its records can be read everywhere.
     until("both are sent back", lambda: len(shop.read("in")) >= len(values) + 2)

@@ -14,7 +14,9 @@ from penstock.state.log import Windowed
 from penstock.state.serdes.serde import INT
 from penstock.state.serdes.window_keys import windowed_serde
 from penstock.streams.cli.main import main
+from penstock.streams.kafka.client_config import producer_config
 from penstock.streams.kafka.console import NewRecord, produce_records
+from penstock.streams.kafka.producer import KafkaProducer
 from penstock.streams.kafka.topics import Topics
 
 
@@ -74,6 +76,28 @@ def test_a_line_that_does_not_fit_stops_and_those_before_it_are_written(
     shown = consume(kafka, capsys, "consume", topic, "--value-type", "int", *two, status=1)
     assert "1" in shown
     assert any("b'poison' cannot be read as int" in line for line in shown)
+
+
+def test_last_counts_records_and_not_the_markers_of_transactions(
+    kafka: str, topic: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    producer = KafkaProducer(producer_config(kafka, {}, transactional_id=topic))
+    producer.init_transactions(60)
+    for number in range(40):
+        producer.begin()
+        producer.send(topic, [None], [b"%d" % number], [number], partition=0)
+        producer.flush(60)
+        producer.abort(60) if number % 20 == 19 else producer.commit(60)
+    producer.close()
+
+    def last(number: int) -> list[str]:
+        words = ("consume", topic, "--last", str(number), "--timeout", "3", "--bootstrap-server", kafka)
+        assert main([*words]) == 0
+        return capsys.readouterr().out.splitlines()
+
+    assert last(1) == ["38"]
+    assert last(30) == [str(n) for n in range(39) if n != 19][-30:]
+    assert last(1_000) == [str(n) for n in range(39) if n != 19]
 
 
 def test_topics_are_followed_in_order_of_time(kafka: str, topic: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -164,7 +164,7 @@ class KStreamExtras(Handle[K, V]):
         *,
         answer: SerdeLike[A],
         concurrency: int = 16,
-        timeout_s: float = 10.0,
+        timeout: Duration = "10s",
         name: str | None = None,
     ) -> KStream[K, A]: ...
 
@@ -177,7 +177,7 @@ class KStreamExtras(Handle[K, V]):
         answer: SerdeLike[A],
         value: SerdeLike[VR] | None = None,
         concurrency: int = 16,
-        timeout_s: float = 10.0,
+        timeout: Duration = "10s",
         name: str | None = None,
     ) -> KStream[K, VR]: ...
 
@@ -189,12 +189,12 @@ class KStreamExtras(Handle[K, V]):
         answer: SerdeLike[A],
         value: SerdeLike[VR] | None = None,
         concurrency: int = 16,
-        timeout_s: float = 10.0,
+        timeout: Duration = "10s",
         name: str | None = None,
     ) -> KStream[K, VR] | KStream[K, A]:
         """Call an external service for each record: ``fn(key, value)``, a plain function or ``async def``, at most
-        ``concurrency`` at a time. The value becomes the answer, or ``joiner(value, answer)``. ``answer`` is the serde
-        for journaling answers, so a replay makes no calls. See
+        ``concurrency`` at a time, each for at most ``timeout``. The value becomes the answer, or ``joiner(value, answer)``.
+        ``answer`` is the serde for journaling answers, so a replay makes no calls. See
         ``penstock.topologies.operators.records.external_lookup``."""
         flow = records.looked_up(
             self._flow,
@@ -203,7 +203,7 @@ class KStreamExtras(Handle[K, V]):
             answer=answer,
             value=value,
             concurrency=concurrency,
-            timeout_s=timeout_s,
+            timeout=timeout,
             name=name,
         )
         return self._stream(flow)

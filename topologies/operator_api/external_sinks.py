@@ -80,7 +80,8 @@ class SinkWriter(ABC):
 
 
 class Sink(ABC):
-    """See the module. It is kept in the topology, so that it must be picklable: it opens nothing before ``open``.
+    """Where the rows of a stream go: a database, files or a service. It is kept in the topology, so that it must be
+    picklable: it opens nothing before ``open``.
 
     ``by_key``: rows of equal keys must come from one partition. If keys may have changed, they go through a repartition
     topic first. ``append_only``: every row is a fact, so a table's changes are refused. ``spans_commits``: rows of several

@@ -21,6 +21,7 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Literal, NamedTuple, Protocol
 
+from penstock.state.errors import ProcessingError
 from penstock.state.log import TaskId
 from penstock.state.serdes.serde import Serde
 from penstock.state.stores.store import StoreSpec
@@ -58,10 +59,21 @@ class ExternalCall:
 
 
 class CallResult(NamedTuple):
-    """The answer to one row's call, or the error."""
+    """The answer to one row's call, or the error, with the user's lines of its traceback."""
 
     value: Any
     error: str | None = None
+    lines: tuple[str, ...] = ()
+
+
+class CallFailedError(ProcessingError):
+    """An external call failed. Its error is what the journal has of it, so that a replay says the same: ``said``, such as
+    ``ConnectionError: away``, and the user's ``lines``."""
+
+    def __init__(self, said: str, lines: tuple[str, ...] = ()) -> None:
+        super().__init__(f"the call failed: {said}")
+        self.said = said
+        self.lines = lines
 
 
 class BatchTimes(Protocol):

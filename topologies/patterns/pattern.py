@@ -97,7 +97,9 @@ class Stage:
 
 @dataclasses.dataclass(frozen=True)
 class Pattern:
-    """See the module. Create it with ``pattern``."""
+    """A sequence of stages, which ``pattern`` begins. ``next``, ``followed_by`` and ``followed_by_any`` add one: the
+    very next event, the next that the condition takes, or any later one that it takes. Every other method refines the
+    stage added last. All return a new pattern."""
 
     stages: tuple[Stage, ...]
     skip: Skip = dataclasses.field(default_factory=no_skip)

@@ -30,7 +30,7 @@ _WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday",
 
 @dataclasses.dataclass(frozen=True)
 class CalendarWindows(SpanWindows):
-    """See the module. ``week_start``: 0 for Monday to 6 for Sunday."""
+    """Days, weeks, months or years of a time zone. ``week_start``: 0 for Monday to 6 for Sunday."""
 
     unit: CalendarUnit
     zone: str

@@ -33,6 +33,11 @@ def duration_ms(value: Duration) -> int:
     return int(match[1]) * _UNITS_MS[match[2]]
 
 
+def duration_s(value: Duration) -> float:
+    """Seconds of what ``duration_ms`` takes."""
+    return duration_ms(value) / 1000
+
+
 def offset_ms(value: Duration) -> int:
     """Milliseconds of a shift, which may be negative: ``-100``, ``"-15m"``, ``-timedelta(minutes=15)``."""
     if isinstance(value, timedelta):

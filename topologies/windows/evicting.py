@@ -69,7 +69,8 @@ Policy = CountPolicy | Delta | TimePolicy | Punctuation
 
 @dataclasses.dataclass(frozen=True)
 class EvictingWindows(Windows):
-    """See the module. ``time``: of ``TimePolicy`` policies; event time is the operator's stream time here."""
+    """A pair of policies: what leaves the window, and when its result is emitted; without ``trigger`` they tumble.
+    ``time``: of ``TimePolicy`` policies; event time is the operator's stream time here."""
 
     evict: Policy
     trigger: Policy | None = None

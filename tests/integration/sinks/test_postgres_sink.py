@@ -52,7 +52,7 @@ class TestUpserts(OnServer):
     table = "CREATE TABLE rows (k TEXT PRIMARY KEY, n INTEGER)"
 
     def sink(self) -> Sink:
-        return PostgresSink("rows", conninfo=self.conninfo, key="k", lock_timeout_s=0.3)
+        return PostgresSink("rows", conninfo=self.conninfo, key="k", lock_timeout="300ms")
 
     def contents(self) -> dict[str, list[int]]:
         return {k: [n] for k, n in query(self.conninfo, "SELECT k, n FROM rows")}
@@ -63,7 +63,7 @@ class TestAppends(OnServer):
     table = "CREATE TABLE rows (id SERIAL, k TEXT, n INTEGER)"
 
     def sink(self) -> Sink:
-        return PostgresSink("rows", conninfo=self.conninfo, key="k", mode="append", lock_timeout_s=0.3)
+        return PostgresSink("rows", conninfo=self.conninfo, key="k", mode="append", lock_timeout="300ms")
 
     def contents(self) -> dict[str, list[int]]:
         out: dict[str, list[int]] = {}
@@ -79,7 +79,7 @@ def conninfo(server: PostgresServer) -> str:
 
 @pytest.fixture
 def sink(conninfo: str) -> PostgresSink:
-    return PostgresSink("more.my rows", conninfo=conninfo, key="id", lock_timeout_s=0.2, statement_timeout_s=20)
+    return PostgresSink("more.my rows", conninfo=conninfo, key="id", lock_timeout="200ms", statement_timeout="20s")
 
 
 def rows(sink: Sink, *records: tuple[Any, Any]) -> SinkRows:
@@ -207,7 +207,7 @@ def test_the_session_of_an_older_writer_is_ended_if_it_holds_a_lock(sink: Postgr
 
 
 def test_a_server_that_says_nothing_is_given_up(conninfo: str) -> None:
-    sink = PostgresSink("more.my rows", conninfo=conninfo, key="id", statement_timeout_s=0.3, connect_timeout_s=0.2)
+    sink = PostgresSink("more.my rows", conninfo=conninfo, key="id", statement_timeout="300ms", connect_timeout="200ms")
     writer = sink.open(OF, 0)
     backend = session_of(writer).info.backend_pid
     os.kill(backend, signal.SIGSTOP)
@@ -254,8 +254,8 @@ def test_settings_and_tables_that_cannot_work(conninfo: str, server: PostgresSer
     def opening(table: str, conninfo: str = conninfo, **settings: Any) -> None:
         PostgresSink(table, conninfo=conninfo, **{"key": "id", **settings}).open(OF, 0)
 
-    with pytest.raises(SettingsError, match="lock_timeout_s=0; give a number of seconds above 0"):
-        opening("late", lock_timeout_s=0)
+    with pytest.raises(SettingsError, match="lock_timeout=0; give a duration above 0"):
+        opening("late", lock_timeout=0)
     with pytest.raises(SettingsError, match=r"conninfo: .*\"hots\".*; give postgresql://"):
         opening("late", "hots=db.example")
     with pytest.raises(SettingsError, match="has no table 'rows' here; create it first"):

@@ -170,7 +170,7 @@ def test_tables_and_servers_that_cannot_be_read(conninfo: str, server: PostgresS
     [
         ({"tables": []}, "give the name of a table"),
         ({"tables": ["a", "a"]}, "a list of different ones"),
-        ({"tables": "a", "statement_timeout_s": 0}, "must be above 0"),
+        ({"tables": "a", "statement_timeout": 0}, "must be above 0"),
         ({"tables": "a", "conninfo": "postgres//x"}, "give postgresql://"),
     ],
 )

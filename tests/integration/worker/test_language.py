@@ -142,7 +142,7 @@ def test_records_go_around_and_questions_are_asked(kafka: str, tmp_path: Path) -
 
     builder = ps.StreamsBuilder("loop", value=int)
     loop = builder.stream(source).loop(around, max_iterations=5)
-    answered = loop.done.lookup(ask, answer=dict, value=dict, timeout_s=120.0)
+    answered = loop.done.lookup(ask, answer=dict, value=dict, timeout="120s")
     answered.map_values(ps.awaiting(doubled, timeout="120s"), value=dict).on_error(ps.retry(2, "1ms")).to(out)
     rounds = [i % 4 for i in range(200)]
     keys = [f"k{i}" for i in range(200)]

@@ -59,10 +59,12 @@ def ended(worker: Worker) -> PenstockError:
 # -- at the start --------------------------------------------------------------------------------------------------
 
 
-def test_unknown_topic_is_named_with_the_command(kafka: str, tmp_path: Path) -> None:
+def test_unknown_topics_are_named_with_the_command(kafka: str, tmp_path: Path) -> None:
+    """All at once, that of the dead letters too."""
     cluster = Cluster(kafka, "unknown")
-    with pytest.raises(IncompatibleError, match=r"do not exist: missing.*penstock topics create missing"):
-        start_and_stop(word_count.build("missing", cluster.create("out")), settings(cluster, tmp_path))
+    given = settings(cluster, tmp_path, policies=Policies(dead_letter_topic="dead"))
+    with pytest.raises(IncompatibleError, match=r"do not exist: missing, dead; .*penstock topics create missing"):
+        start_and_stop(word_count.build("missing", cluster.create("out")), given)
 
 
 def test_unequal_partition_counts_are_named(kafka: str, tmp_path: Path) -> None:

@@ -168,7 +168,7 @@ def test_what_cannot_be_is_refused() -> None:
         with pytest.raises(TopologyError, match=words):
             mapped.on_error(ps.retry(attempts, backoff))
     mapped.on_error("dead_letter")
-    with pytest.raises(SettingsError, match="no dead_letter_topic"):
+    with pytest.raises(SettingsError, match=r"no dead_letter_topic.*\[penstock.policies\]"):
         check_policies(builder.build(), ps.Policies())
 
 

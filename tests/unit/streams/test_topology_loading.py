@@ -96,3 +96,15 @@ def test_what_a_function_that_builds_does_wrong_has_its_line(folder: Path) -> No
     )
     with pytest.raises(TopologyError, match=r"session needs a grace: .* \(.*/refused_late\.py, line 5\)$"):
         load_topology("refused_late:build")
+
+
+def test_names_that_may_be_meant_are_given(folder: Path) -> None:
+    (folder / "several.py").write_text(
+        "from json import loads\nfrom penstock import StreamsBuilder\n"
+        "builder = StreamsBuilder('x')\ndef counts(): ...\ndef _inner(): ...\ndef with_one(topic): ...\nLIMIT = 3\n"
+    )
+    with pytest.raises(TopologyError, match=r"has no count; .* NAME is one of: builder, counts$"):
+        load_topology("several:count")
+    (folder / "none.py").write_text("LIMIT = 3\n")
+    with pytest.raises(TopologyError, match=r"has no topology or build; name the topology as MODULE:NAME$"):
+        load_topology("none")

@@ -18,6 +18,7 @@ from penstock.topologies.operators.joins.side_input import SideInputSpec
 from penstock.topologies.operators.records.external_lookup import LookupSpec
 from penstock.topologies.operators.records.record_functions import MapRecordsSpec
 from penstock.topologies.operators.records.source_sink import SourceSpec
+from penstock.topologies.windows.durations import Duration, duration_ms, duration_s
 
 _RECORD = ("record",)
 
@@ -90,16 +91,16 @@ def looked_up(
     answer: Any,
     value: Any,
     concurrency: int,
-    timeout_s: float,
+    timeout: Duration,
     name: str | None,
 ) -> Flow:
     """Map to the answer of ``fn(key, value)``, or to ``joiner(value, answer)``."""
     name = flow.wiring.name(flow, "lookup", name)
-    if concurrency < 1 or timeout_s <= 0:
-        raise TopologyError(f"operator {name!r}: concurrency={concurrency}, timeout_s={timeout_s}; give more than 0")
+    if concurrency < 1 or duration_ms(timeout) == 0:
+        raise TopologyError(f"operator {name!r}: concurrency={concurrency}, timeout={timeout!r}; give more than 0")
     serde = as_serde(answer, f"the answers of operator {name!r}")
     call = ExternalCall(
-        fn=check_function(fn, name, awaited=True), serde=serde, concurrency=concurrency, timeout_s=float(timeout_s)
+        fn=check_function(fn, name, awaited=True), serde=serde, concurrency=concurrency, timeout_s=duration_s(timeout)
     )
     spec = LookupSpec(call=call, joiner=None if joiner is None else check_function(joiner, name))
     flow.wiring.add(name, spec, flow)

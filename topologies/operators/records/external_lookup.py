@@ -9,9 +9,14 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from penstock.state.errors import ProcessingError
 from penstock.topologies.operator_api.batch import Batch
-from penstock.topologies.operator_api.operator import ExternalCall, Operator, OperatorContext, OperatorSpec
+from penstock.topologies.operator_api.operator import (
+    CallFailedError,
+    ExternalCall,
+    Operator,
+    OperatorContext,
+    OperatorSpec,
+)
 from penstock.topologies.operator_api.required_columns import EdgeLayout, InputMode
 from penstock.topologies.operators.base.row_functions import map_rows
 
@@ -58,7 +63,7 @@ def answers_of(ctx: OperatorContext, batch: Batch, call: ExternalCall) -> tuple[
         if answer.error is None:
             kept.append(i)
         else:
-            ctx.failed(batch, i, ProcessingError(f"the call failed: {answer.error}"))
+            ctx.failed(batch, i, CallFailedError(answer.error, answer.lines))
     if len(kept) < len(answers):
         batch, answers = batch.pick(kept), [answers[i] for i in kept]
     return [a.value for a in answers], batch

@@ -107,7 +107,7 @@ def test_pydantic_checks_what_is_read_and_what_is_written(form: Any) -> None:
     spoiled = ORDER.model_copy(update={"id": "x"})
     with pytest.raises(SerdeError, match="Expected `int`"):
         serde.serialize(spoiled)
-    with pytest.raises(SerdeError, match=r"place 1 of the column.*Expected `int`"):
+    with pytest.raises(SerdeError, match="Expected `int`"):
         serde.serialize_all([ORDER, spoiled])
     checked = form(Checked)
     assert checked.deserialize(checked.serialize(Checked(1))) == Checked(1)

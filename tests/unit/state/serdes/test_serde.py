@@ -137,7 +137,7 @@ def test_only_instances_are_written(tp: Any, good: Any, wrong: Any) -> None:
     hint = rf"serde json:{tp.__name__} writes instances of {tp.__name__}, and .* is a {type(wrong).__name__}; name the serde"
     with pytest.raises(SerdeError, match=hint):
         serde.serialize(wrong)
-    with pytest.raises(SerdeError, match=rf"place 2 of the column: {hint}"):
+    with pytest.raises(SerdeError, match=hint):
         serde.serialize_all([good, None, wrong, good])
     written = msgspec.json.encode(good)
     assert serde.serialize(good) == written

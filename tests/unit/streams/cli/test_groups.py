@@ -53,8 +53,10 @@ def test_a_topic_belongs_to_the_longest_name_that_it_begins_with() -> None:
         GroupSummary("counts-2", "empty", ()),
         GroupSummary("counts-fixed", "stable", ("b",)),
         GroupSummary("readers", "stable", ("c",)),
+        GroupSummary("stateless", "empty", ()),
     ]
     topics = [
+        "stateless-topology",
         "counts-n-changelog",
         "counts-2-n-changelog",
         "counts-2-0-journal",
@@ -62,6 +64,10 @@ def test_a_topic_belongs_to_the_longest_name_that_it_begins_with() -> None:
         "counts-mine",
     ]
     found = applications(groups, topics)
-    assert found == [ApplicationSummary("counts", 2, 1, 1, 0), ApplicationSummary("counts-2", 0, 1, 0, 1)]
+    assert found == [
+        ApplicationSummary("counts", 2, 1, 1, 0),
+        ApplicationSummary("counts-2", 0, 1, 0, 1),
+        ApplicationSummary("stateless", 0, 0, 0, 0),
+    ]
     assert show_applications(found, as_json=False).splitlines()[1].split() == ["counts", "2", "1", "1", "0"]
     assert orjson.loads(show_applications(found, as_json=True))[1]["name"] == "counts-2"

@@ -316,6 +316,13 @@ def test_escapes() -> None:
     assert unescape("\\t|\\n|\\\\n|\\x") == "\t|\n|\\n|\\x"
 
 
+def test_a_repository_without_savepoints_is_said_to_have_none(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["savepoints", "--application-id", "shop", "--repository", str(tmp_path)]) == 0
+    assert capsys.readouterr().out == f"no savepoint of shop is in {tmp_path}; penstock compact makes them\n"
+
+
 def test_a_table_is_aligned() -> None:
     assert table(["a", "bcd"], [["long", "x"], ["s", ""]]) == "a     bcd\nlong  x\ns"
 

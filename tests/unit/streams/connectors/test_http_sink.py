@@ -87,7 +87,7 @@ class TestHttp(SinkContract):
         self.receiver = receiver
 
     def sink(self) -> Sink:
-        return HttpSink(self.receiver.url, key="k", timeout_s=60)
+        return HttpSink(self.receiver.url, key="k", timeout="60s")
 
     def contents(self) -> dict[str, list[int]]:
         out: dict[str, list[int]] = {}
@@ -113,7 +113,7 @@ def written(writer: SinkWriter, given: SinkRows, position: int) -> None:
 def test_bodies_and_headers(receiver: Receiver) -> None:
     for body, most in (("lines", 2), ("array", 3), ("single", 9)):
         sink = HttpSink(
-            receiver.url, body=body, batch_max_records=most, headers={"Authorization": "Bearer x"}, timeout_s=60
+            receiver.url, body=body, batch_max_records=most, headers={"Authorization": "Bearer x"}, timeout="60s"
         )
         writer = pickle.loads(pickle.dumps(sink)).open(OF, 4)
         written(writer, rows(4, 7), 8)
@@ -132,10 +132,10 @@ def test_bodies_and_headers(receiver: Receiver) -> None:
 
 
 def test_requests_end_at_their_limits_and_keys_follow_from_the_record(receiver: Receiver) -> None:
-    sink = HttpSink(receiver.url, body_max_bytes=17, timeout_s=60)
+    sink = HttpSink(receiver.url, body_max_bytes=17, timeout="60s")
     written(sink.open(OF, 0), rows(0, 3, each=2), 3)
     assert [len(body.splitlines()) for body in receiver.bodies] == [2, 2, 2]
-    single = HttpSink(receiver.url, body="single", timeout_s=60)
+    single = HttpSink(receiver.url, body="single", timeout="60s")
     written(single.open(OF, 0), rows(0, 2, each=2), 2)
     keys = [headers["idempotency-key"].rpartition("/")[2] for headers in receiver.headers[3:]]
     assert keys == ["0.0", "0.1", "1.0", "1.1"]
@@ -151,7 +151,7 @@ def test_a_request_that_fails_for_now_is_sent_again(
     failing = [status, status, 200]
     receiver.answer = lambda body, headers: failing.pop(0)
     receiver.says = {"Retry-After": "7"} if status == 429 else {}
-    writer = HttpSink(receiver.url, timeout_s=60).open(OF, 0)
+    writer = HttpSink(receiver.url, timeout="60s").open(OF, 0)
     assert writer.write(rows(0, 3), 3) == 3
     assert pauses == ([7.0, 7.0] if status == 429 else [0.2, 0.4])
     assert [row["n"] for row in receiver.values] == [0, 1, 2]
@@ -159,7 +159,7 @@ def test_a_request_that_fails_for_now_is_sent_again(
 
 
 def test_a_receiver_that_stays_away_is_the_runners_to_wait_for(receiver: Receiver) -> None:
-    sink = HttpSink(receiver.url, attempts=2, backoff_s=0.0, timeout_s=60)
+    sink = HttpSink(receiver.url, attempts=2, backoff=0, timeout="60s")
     receiver.answer = lambda body, headers: 503
     writer = sink.open(OF, 0)
     with pytest.raises(RetriableError, match=r"POST http://.*/in: 503 Service Unavailable: no, not this"):
@@ -172,7 +172,7 @@ def test_a_receiver_that_stays_away_is_the_runners_to_wait_for(receiver: Receive
 
 
 def test_what_was_taken_before_a_failure_is_not_sent_again(receiver: Receiver) -> None:
-    sink = HttpSink(receiver.url, batch_max_records=2, attempts=1, timeout_s=60)
+    sink = HttpSink(receiver.url, batch_max_records=2, attempts=1, timeout="60s")
     receiver.answer = lambda body, headers: 503 if b'"n":4' in body else 200
     writer = sink.open(OF, 0)
     assert writer.write(rows(0, 6), 6) == 4 and writer.due()
@@ -190,7 +190,7 @@ def test_a_slow_receiver_gets_the_rest_with_the_next_commits(
 ) -> None:
     """So that no commit waits longer than a transaction may."""
     monkeypatch.setattr(http_sink, "_BUDGET_S", 0.0)
-    writer = HttpSink(receiver.url, body="single", timeout_s=60).open(OF, 0)
+    writer = HttpSink(receiver.url, body="single", timeout="60s").open(OF, 0)
     reached = [writer.write(rows(0, 2), 2), writer.write(rows(2, 4), 4)]
     while writer.due():
         reached.append(writer.write(SinkRows([], []), 5))
@@ -206,7 +206,7 @@ def test_a_slow_receiver_gets_the_rest_with_the_next_commits(
 def test_a_refusal_is_an_error_with_the_answer(receiver: Receiver, status: int) -> None:
     receiver.answer = lambda body, headers: status
     receiver.says = {"Location": "/elsewhere"} if status == 302 else {}
-    sink = HttpSink(f"{receiver.url}?token=secret", headers={"Authorization": "hidden"}, timeout_s=60)
+    sink = HttpSink(f"{receiver.url}?token=secret", headers={"Authorization": "hidden"}, timeout="60s")
     with pytest.raises(ProcessingError, match=rf"offsets 3 to 4 \({status} .*no, not this\)") as caught:
         sink.open(OF, 3).write(rows(3, 5), 5)
     assert "secret" not in str(caught.value) and "hidden" not in repr(sink) and "secret" not in sink.describe()
@@ -230,7 +230,7 @@ def test_rows() -> None:
         ({"url": "http://h:port/"}, "url: "),
         ({"url": "http://h/", "body": "xml"}, "choose one of lines, array, single"),
         ({"url": "http://h/", "attempts": 0}, "above zero"),
-        ({"url": "http://h/", "backoff_s": -1}, "above zero"),
+        ({"url": "http://h/", "timeout": 0}, "above zero"),
     ],
 )
 def test_settings_that_cannot_work(given: Any, message: str) -> None:

@@ -224,7 +224,7 @@ def test_it_follows_a_source_until_it_is_stopped() -> None:
         assert seconds == 0.25
         world.source.content["a"].append(2)
 
-    run = world.begun(world.ingestion(follow=True, poll_interval_s=0.25), pause=pause, stop=lambda: next(ends))
+    run = world.begun(world.ingestion(follow=True, poll_interval="250ms"), pause=pause, stop=lambda: next(ends))
     assert run.run().records >= 2
     assert world.written()[:2] == [1, 2]
 

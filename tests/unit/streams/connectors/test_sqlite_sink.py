@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -34,7 +35,7 @@ def made(path: Any, sql: str) -> None:
 class TestUpserts(ExactlyOnceSinkContract):
     def sink(self) -> Sink:
         made(self.folder / "db", "CREATE TABLE rows (k TEXT PRIMARY KEY, n INTEGER)")
-        return SqliteSink("rows", path=str(self.folder / "db"), key="k", timeout_s=0.3)
+        return SqliteSink("rows", path=str(self.folder / "db"), key="k", timeout="300ms")
 
     def contents(self) -> dict[str, list[int]]:
         return {k: [n] for k, n in query(self.folder / "db", "SELECT k, n FROM rows")}
@@ -45,7 +46,7 @@ class TestAppends(ExactlyOnceSinkContract):
 
     def sink(self) -> Sink:
         made(self.folder / "db", "PRAGMA journal_mode = WAL; CREATE TABLE rows (k TEXT, n INTEGER)")
-        return SqliteSink("rows", path=str(self.folder / "db"), key="k", mode="append", timeout_s=0.3)
+        return SqliteSink("rows", path=str(self.folder / "db"), key="k", mode="append", timeout="300ms")
 
     def contents(self) -> dict[str, list[int]]:
         out: dict[str, list[int]] = {}
@@ -87,7 +88,7 @@ def test_a_row_that_the_table_refuses_is_named_and_nothing_is_written(path: str)
 
 
 def test_a_lock_of_another_program_is_waited_for(path: str) -> None:
-    sink = SqliteSink("my rows", path=path, key="id", timeout_s=0.05)
+    sink = SqliteSink("my rows", path=path, key="id", timeout=timedelta(milliseconds=50))
     writer = sink.open(OF, 0)
     other = sqlite3.connect(path, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")

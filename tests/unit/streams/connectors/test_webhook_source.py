@@ -35,7 +35,7 @@ class Running:
         self.log = MemoryLog()
         self.log.create(TopicSpec("events", 2))
         self.port = free_port()
-        source = WebhookSource(self.port, path="/in", **{"key": "city", "request_timeout_s": 20.0} | given)
+        source = WebhookSource(self.port, path="/in", **{"key": "city", "request_timeout": "20s"} | given)
         ingestion = Ingestion("hook", source, "events", batch_records=5, on_error=on_error)
         log: Any = MemoryWorkerLog(self.log)
         self.over = threading.Event()
@@ -156,7 +156,7 @@ def test_requests_that_wait_when_it_ends_are_refused() -> None:
 
 @pytest.fixture
 def slow() -> Iterator[WebhookReader]:
-    reader = WebhookSource(0, connections_max=2, request_timeout_s=0.5).open("", None)
+    reader = WebhookSource(0, connections_max=2, request_timeout="500ms").open("", None)
     assert isinstance(reader, WebhookReader)
     yield reader
     reader.close()

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from penstock.state.errors import IncompatibleError
 from penstock.state.log import TaskId
 from penstock.streams.events import facts as f
 from penstock.streams.events.log_format import HumanFormatter, JsonFormatter, set_up
@@ -87,6 +88,21 @@ def test_a_line_for_people_and_one_for_collectors() -> None:
         "task": "0_1",
         "reason": 'a "bad" block',
     }
+
+
+def test_why_a_worker_stopped_is_said_once_to_people_and_wholly_to_collectors() -> None:
+    """The command says it behind the last line."""
+    said = {}
+    for formatter in (HumanFormatter(error_follows=True), JsonFormatter()):
+        handler = Lines(formatter)
+        logging.getLogger("penstock").addHandler(handler)
+        try:
+            LoggingEvents().emit(f.WorkerStopped("error", IncompatibleError("there is no topic: create it")))
+        finally:
+            logging.getLogger("penstock").removeHandler(handler)
+        said[type(formatter)] = handler.lines[0]
+    assert said[HumanFormatter].endswith(" Worker stopped with an error. reason=error cause=IncompatibleError")
+    assert json.loads(said[JsonFormatter])["cause"] == "IncompatibleError: there is no topic: create it"
 
 
 def test_a_flood_of_bad_records_is_cut_and_counted(lines: Lines) -> None:

@@ -14,6 +14,7 @@ from penstock.state.log import TaskId, TopicPartition
 from penstock.streams.batch.cluster import CommittedInput
 from penstock.streams.batch.replay_plan import ReplayPlan, journal_bounds, recompute_levels
 from penstock.streams.batch.trace import TracedRecord, departure
+from penstock.streams.kafka import embedded
 from penstock.streams.spark.connection import Connection
 from penstock.streams.spark.failures import translate
 from penstock.streams.spark.read import KafkaSource, java_options
@@ -83,6 +84,18 @@ def test_options_that_would_make_the_result_inexact_are_refused_and_secrets_are_
             KafkaSource("b:1", {name: "false"})
     connection = Connection("b:1", {"sasl.password": "hunter2"}, {"kafka.sasl.jaas.config": "hunter2"})
     assert "hunter2" not in repr(connection) + repr(connection.source())
+
+
+def test_a_connection_without_servers_takes_what_commands_take(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PENSTOCK_BOOTSTRAP_SERVERS", raising=False)
+    monkeypatch.setattr(embedded, "running_bootstrap_servers", lambda: "running:1")
+    assert Connection(client={"linger.ms": "5"}).bootstrap_servers == "running:1"
+    monkeypatch.setenv("PENSTOCK_BOOTSTRAP_SERVERS", "named:1")
+    assert Connection() == Connection("named:1")
+    monkeypatch.delenv("PENSTOCK_BOOTSTRAP_SERVERS")
+    monkeypatch.setattr(embedded, "running_bootstrap_servers", lambda: None)
+    with pytest.raises(SettingsError, match=r"penstock up.*Connection\('HOST:PORT'\)"):
+        Connection()
 
 
 def test_security_settings_of_librdkafka_are_said_in_java() -> None:

@@ -18,6 +18,7 @@ from penstock.state.stores.memory_backend import MemoryBackend
 from penstock.streams.ports.chunk import Chunk
 from penstock.streams.task import journal
 from penstock.streams.task.commit_metadata import CommitMetadata
+from penstock.streams.task.external_calls import ExternalCalls, InlineCallExecutor
 from penstock.streams.task.task import Task
 from penstock.streams.task.task_options import TaskOptions
 from penstock.streams.worker.pooled_calls import PooledCallExecutor
@@ -86,6 +87,22 @@ def test_a_failed_question_is_the_rows_error() -> None:
     with pytest.raises(ProcessingError, match=r"operator ask: .*the call failed: ConnectionError: nobody there"):
         driver.pipe("in", "k", "v", 1)
     driver.release()
+
+
+def test_a_replay_names_the_lines_that_raised_as_the_live_run_did() -> None:
+    """Also journals that have none, as those before."""
+
+    def fails(key: str, value: str) -> Any:
+        raise ConnectionError("nobody there")
+
+    noted: list[journal.Answers] = []
+    call, rows = ExternalCall(fn=fails, serde=JSON), [("k", "v")]
+    live = ExternalCalls(InlineCallExecutor(), dict, noted.append, None).ask("ask", call, rows)
+    assert live[0].lines[-1].startswith(f"{__file__}:") and live[0].lines[-1].endswith("fails")
+    before = journal.Answers({}, "ask", [b"\x02ConnectionError: nobody there"])
+    replay = ExternalCalls(InlineCallExecutor(), dict, noted.append, [*noted, before])
+    assert replay.ask("ask", call, rows) == live
+    assert replay.ask("ask", call, rows) == [CallResult(None, "ConnectionError: nobody there")]
 
 
 def test_many_answers_go_into_several_records() -> None:

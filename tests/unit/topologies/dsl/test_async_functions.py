@@ -199,7 +199,9 @@ def test_a_call_that_fails_is_repeated_then_the_policy_decides() -> None:
         driver.pipe_all("in", RECORDS)
         assert [r.value for r in driver.read("out")] == [n for n in range(12) if n != 3]
         (letter,) = driver.read_raw("dead")
-    assert dict(letter.headers)["penstock.error"] == b"ProcessingError: the call failed: ConnectionError: away"
+    assert dict(letter.headers)["penstock.error"] == b"the call failed: ConnectionError: away"
+    assert dict(letter.headers)["penstock.traceback"].decode().endswith(" in " + flaky.__qualname__)  # type: ignore[union-attr]  # it is there
+    assert dict(letter.headers)["penstock.traceback"].decode().startswith(f"{__file__}:")  # type: ignore[union-attr]  # it is there
     assert calls == {n: 3 if n in (3, 5) else 1 for n in range(12)}
 
 

@@ -19,7 +19,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from benchmarks import spark_work
+from benchmarks import oracle, spark_work
 from benchmarks.harness import Opened, add_common, open_bench, say
 from benchmarks.plots import Line, chart
 from benchmarks.processes import stop, tree, usage
@@ -176,8 +176,12 @@ def _compact(topic: Topic, folder: Path) -> Callable[[], str]:
         at="end",
     )
     entries = sum(file.entries for store in done.stores for file in store.manifest.files)
-    # Each user has far more clicks than none.
-    return lambda: "" if entries == topic.keys else f"{entries:,} of {topic.keys:,} users"
+
+    def wrong() -> str:
+        users = len(oracle.clicks_per_user(topic.records, topic.keys))
+        return "" if entries == users else f"{entries:,} of {users:,} users"
+
+    return wrong
 
 
 def _catch_up(topic: Topic, folder: Path) -> Callable[[], str]:

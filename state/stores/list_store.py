@@ -21,7 +21,8 @@ from __future__ import annotations
 import struct
 from bisect import bisect_left
 from collections.abc import Sequence
-from itertools import chain
+from itertools import chain, repeat
+from operator import add
 from typing import Any
 
 from penstock.state.stores.entry_sizes import SLOT_BYTES, entries_bytes
@@ -160,6 +161,36 @@ class ListStoreView(KeyValueStoreView):
         if time_ms > self._latest_ms:
             self._latest_ms = time_ms
         return sequence
+
+    def append_all(self, names: list[bytes], times: list[bytes], times_ms: list[int], values: list[bytes]) -> bool:
+        """``append`` for each of several values, which are given as the value serde writes them; ``times`` are their times
+        in the form of store keys. ``False``: a sequence number is unknown without a read, and nothing was done."""
+        groups = list(map(self._groups.get, names))
+        if None in groups:
+            for i, (name, time_ms) in enumerate(zip(names, times_ms, strict=True)):
+                if groups[i] is None:
+                    found = self._groups.get(name)
+                    groups[i] = self._appendable(name, time_ms) if found is None else found
+            if None in groups:
+                return False
+        places = list(map(add, names, times))
+        keys = list(map(add, places, repeat(_FIRST)))
+        for i, (group, place) in enumerate(zip(groups, places, strict=True)):
+            assert group is not None
+            if not group or group[-1] < place:
+                group.append(keys[i])
+                continue
+            at = bisect_left(group, place + _LAST)
+            if at and group[at - 1].startswith(place):
+                sequence = int.from_bytes(group[at - 1][-SEQUENCE_BYTES:], "big") + 1
+                keys[i] = place + sequence.to_bytes(SEQUENCE_BYTES, "big")
+            group.insert(at, keys[i])
+        self._fresh.update(key for key in keys if key not in self.dirty)
+        self.entries.update(zip(keys, map(add, times, values), strict=True))
+        self.dirty.update(zip(keys, times_ms, strict=True))
+        self._places += len(keys)
+        self._latest_ms = max(self._latest_ms, max(times_ms))
+        return True
 
     def _appendable(self, name: bytes, time_ms: int) -> list[bytes] | None:
         """A group that is not among the young ones, or its tail."""

@@ -5,7 +5,7 @@ A function that returns ``None`` has done and reported nothing: the caller must 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeGuard
 
 import numpy as np
@@ -31,6 +31,12 @@ FEWEST = 64
 def worth_columns(batch: Batch) -> TypeGuard[ColumnBatch]:
     """Whether to try the columns of a batch."""
     return isinstance(batch, ColumnBatch) and len(batch) >= FEWEST
+
+
+def worth_columns_together(batches: Sequence[Batch]) -> bool:
+    """Whether to try the columns of several batches at once."""
+    columns = any(isinstance(batch, ColumnBatch) for batch in batches)
+    return columns and sum(map(len, batches)) >= FEWEST
 
 
 def by_columns_or_rows(

@@ -185,7 +185,8 @@ class ListStoreView(KeyValueStoreView):
                 sequence = int.from_bytes(group[at - 1][-SEQUENCE_BYTES:], "big") + 1
                 keys[i] = place + sequence.to_bytes(SEQUENCE_BYTES, "big")
             group.insert(at, keys[i])
-        self._fresh.update(key for key in keys if key not in self.dirty)
+        known = self.dirty.keys()
+        self._fresh.update(keys if known.isdisjoint(keys) else [key for key in keys if key not in known])
         self.entries.update(zip(keys, map(add, times, values), strict=True))
         self.dirty.update(zip(keys, times_ms, strict=True))
         self._places += len(keys)

@@ -132,14 +132,14 @@ def topology_of(shape: Shape, then: Any = None, emission: Any = "every_update") 
 
 def deepest(stream: Any) -> Any:
     """Fields of fields, aggregated: every update."""
-    best = stream.group_by_key().agg(best=col("other.n").max(), sum=col("one.n").sum(), times=count())
+    best = stream.group_by_key().agg(best=col("other.n").max(), least=col("one.n").min(), times=count())
     return best.to_stream()
 
 
 def regrouped(stream: Any) -> Any:
     """Former results are subtracted."""
     best = stream.group_by_key().agg(best=col("other.n").max(), name=col("one.name").min())
-    by_name = best.group_by(lambda key, row: (row["name"], row["best"] or 0), key=str, value=int)
+    by_name = best.group_by(lambda key, row: (row["name"], (row["best"] or 0) % 1000), key=str, value=int)
     return by_name.aggregate(int, lambda k, v, sum: sum + v, lambda k, v, sum: sum - v, value=int).to_stream()
 
 

@@ -48,7 +48,7 @@ from penstock.topologies.operators.base.row_functions import plain_function
 from penstock.topologies.operators.base.row_operator import RowOperator
 from penstock.topologies.operators.base.store_timers import TimerQueue
 from penstock.topologies.operators.columnar.pairs import why_no_pairs
-from penstock.topologies.operators.columnar.stream_join import JoinBounds, EventTime, StreamJoinColumns
+from penstock.topologies.operators.columnar.stream_join import EventTime, JoinBounds, StreamJoinColumns
 
 LEFT, RIGHT = 0, 1
 _PENDING = struct.Struct(">Bq")

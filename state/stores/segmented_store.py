@@ -210,9 +210,35 @@ class SegmentedState:
         self._keep_number(place, sequence)
         return suffix
 
-    def append_all(self, keys: Sequence[bytes], numbers: list[int], times_ms: list[int], values: list[bytes]) -> None:
+    def append_all(
+        self,
+        keys: Sequence[bytes],
+        numbers: list[int],
+        times_ms: list[int],
+        values: list[bytes],
+        expired: Sequence[int] = (),
+    ) -> None:
         """With ``only_appends``: ``append`` for each of several values, which are given as the value serde writes them.
-        ``keys[numbers[i]]`` is the key of the i-th. No time is below the floor."""
+        ``keys[numbers[i]]`` is the key of the i-th. ``expired``: those whose time is below what the floor would be by then;
+        no other time is below the floor."""
+        start = 0
+        for at in expired:
+            self._append_run(keys, numbers[start:at], times_ms[start:at], values[start:at])
+            self._append_expired(keys[numbers[at]], times_ms[at], values[at])
+            start = at + 1
+        self._append_run(keys, numbers[start:], times_ms[start:], values[start:])
+
+    def _append_expired(self, key: bytes, time_ms: int, value: bytes) -> None:
+        """As ``append`` does with what no reader will see."""
+        assert self._list is not None
+        segment = time_ms // self._segment_ms
+        name = _LONG.pack(segment) + key
+        store_key = b"".join((name, _LONG.pack(time_ms), _FIRST))
+        of = self._list
+        of.put_at(name, time_ms, store_key, of.spec.value_serde.deserialize(value), time_ms, new=False)
+        self._holds(segment, segment)
+
+    def _append_run(self, keys: Sequence[bytes], numbers: list[int], times_ms: list[int], values: list[bytes]) -> None:
         assert self._list is not None
         if not values:
             return

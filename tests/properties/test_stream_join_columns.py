@@ -3,9 +3,11 @@ batch size, over restarts, and where both forms take turns on the same stores.""
 
 from __future__ import annotations
 
+import dataclasses
 import random
 from collections import Counter
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
@@ -13,7 +15,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.state.log import Record
+from penstock.state.log import Record, TaskId
+from penstock.state.rocksdb.rocksdb_backend import RocksDBBackend
+from penstock.state.stores.memory_backend import MemoryBackend
+from penstock.state.stores.store import StateBackend
 from penstock.streams.task.error_policies import Policies
 from penstock.streams.task.task_options import TaskOptions
 from penstock.streams.testing.test_driver import TopologyTestDriver
@@ -199,10 +204,17 @@ def random_steps(rng: random.Random, shape: Shape, *, most: int) -> list[Step]:
     return steps
 
 
-def answers(topology: Topology, steps: Sequence[Step], batch: int, *, columns: bool) -> Any:
-    """All that a run leaves behind."""
+def answers(
+    topology: Topology, steps: Sequence[Step], batch: int, *, columns: bool, path: Path | None = None, cache: int = 0
+) -> Any:
+    """All that a run leaves behind. ``path``: where its stores are; ``None``: in memory."""
     options = TaskOptions(policies=POLICIES, batch_max_records=batch, columns="auto" if columns else "off")
-    with TopologyTestDriver(topology, options=options, columns=columns) as driver:
+    options = dataclasses.replace(options, state_cache_max_bytes=cache) if cache else options
+
+    def opened(task: TaskId, stores: Any) -> StateBackend:
+        return MemoryBackend(stores) if path is None else RocksDBBackend(path / str(task), stores)
+
+    with TopologyTestDriver(topology, options=options, columns=columns, open_backend=opened) as driver:
         for step in steps:
             driver.pipe_raw(step.records)
             driver.commit()
@@ -277,6 +289,20 @@ def test_rows_and_columns_take_turns(shape: Shape, seed: int) -> None:
         check(shape, seed, most=60)
     finally:
         column_parts.FEWEST = fewest
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_the_same_on_disk_with_little_memory(seed: int, tmp_path: Path) -> None:
+    """Groups are read from the disk again and again, and sequence numbers, too. Little memory means more commits, so
+    changelogs are others."""
+    rng = random.Random(seed)
+    shape = Shape((Item, Item), CONDITIONS[seed], JOINERS[0], 9, 9, 5, (None, 3)[seed % 2], "latest")
+    steps = [step._replace(then=rng.choice(("", "restart"))) for step in random_steps(rng, shape, most=60)]
+    expected = answers(topology_of(shape), steps, 7, columns=False)
+    for size in BATCHES:
+        found = answers(topology_of(shape), steps, size, columns=True, path=tmp_path / str(size), cache=1)
+        for part in (0, 1, 3):
+            assert found[part] == expected[part], (size, part)
 
 
 def test_most_batches_are_joined_by_columns(tried: Counter[bool]) -> None:

@@ -64,14 +64,18 @@ class EventTime(NamedTuple):
         return np.maximum(marks[orders // self.stride], self.watermark_ms)
 
 
+Appends = tuple[list[bytes], list[int], list[int], list[bytes], list[int]]
+"""Distinct keys; each record's key, as a number, its time and its value; which of the records are expired on arrival."""
+
+
 @dataclasses.dataclass
 class JoinedBatch:
-    """The result of joining a batch. ``appends``: per side the distinct keys, each record's, its time and its value."""
+    """The result of joining a batch. ``appends``: to the buffer of each side."""
 
     out: Batch | None
     late: Batch | None
     dropped: dict[str, int]
-    appends: list[tuple[list[bytes], list[int], list[int], list[bytes]] | None]
+    appends: list[Appends | None]
     stream_time_ms: int
 
 
@@ -211,15 +215,13 @@ class StreamJoinColumns:
             sides[port] = side
             at += len(batch)
         numbers = _common_keys(sides)
-        now = self._stream_time(sides, time, len(orders))
-        if now is None:
-            return None
+        now = _stream_time(sides, time, len(orders))
         out = self._joined(sides, numbers, now)
         if isinstance(out, str):
             return None
         if out is not None and any(batch.headers is not None and any(batch.headers) for _, batch in batches):
             out.batch.headers = _headers(batches, ranks, out.ranks)
-        appends = [None if s is None else (s.keys, s.numbers.tolist(), s.times.tolist(), _texts(s)) for s in sides]
+        appends = [None if s is None else self._appends(port, s, now) for port, s in enumerate(sides)]
         latest = time.stream_time_ms if time.by_place_ms is not None or not len(now) else int(now[-1])
         return JoinedBatch(None if out is None else out.batch, _in_order(late), dropped, appends, latest)
 
@@ -247,7 +249,8 @@ class StreamJoinColumns:
         if len(places) < len(batch):
             keys, raw, ranks = keys.take(places), raw.take(places), ranks[places]
             times, orders = times[places], orders[places]
-        if len(times) and int(times.min()) < max(0, self._buffers[port].floor_ms):
+        lowest_ms = 0 if marks is None else max(0, self._buffers[port].floor_ms)
+        if len(times) and int(times.min()) < lowest_ms:
             return None
         found = keyed(keys, self._key_serde)
         written = self._values[port].written(BytesColumn(raw.data, raw.offsets))
@@ -265,20 +268,13 @@ class StreamJoinColumns:
         keys = batch.keys
         return CodedColumn.of(keys) if {type(k) for k in keys} <= {serde.exact, type(None)} else None
 
-    def _stream_time(self, sides: list[_Side | None], time: EventTime, records: int) -> Ints | None:
-        """Stream time at each place of the batch, the record there included; on watermarks an empty array. ``None``: a
-        record is older than its buffer."""
-        if time.by_place_ms is not None:
-            return np.empty(0, np.int64)
-        now = np.full(records, time.stream_time_ms, np.int64)
-        for side in sides:
-            if side is not None:
-                now[side.ranks] = np.maximum(now[side.ranks], side.times)
-        now = np.maximum.accumulate(now)
-        for side, keep_ms in zip(sides, self._bounds.keep_ms, strict=True):
-            if side is not None and (side.times < now[side.ranks] - keep_ms).any():
-                return None
-        return now
+    def _appends(self, port: int, side: _Side, now: Ints) -> Appends:
+        texts: Any = side.texts.to_list()  # none is null
+        expired: list[int] = []
+        if len(now):
+            floors = now[side.ranks] - self._bounds.keep_ms[port]
+            expired = np.flatnonzero(side.times < floors).tolist()
+        return side.keys, side.numbers.tolist(), side.times.tolist(), texts, expired
 
     # -- partners ------------------------------------------------------------------------------------------------
 
@@ -439,6 +435,17 @@ def _headers(batches: Sequence[tuple[int, Batch]], ranks: Places, wanted: Places
     return found if any(found) else None
 
 
+def _stream_time(sides: list[_Side | None], time: EventTime, records: int) -> Ints:
+    """Stream time at each place of the batch, the record there included; on watermarks an empty array."""
+    if time.by_place_ms is not None:
+        return np.empty(0, np.int64)
+    now = np.full(records, time.stream_time_ms, np.int64)
+    for side in sides:
+        if side is not None:
+            now[side.ranks] = np.maximum(now[side.ranks], side.times)
+    return np.maximum.accumulate(now)
+
+
 def _common_keys(sides: list[_Side | None]) -> list[Places]:
     """The number of each record's key, the same for both sides."""
     index: dict[bytes, int] = {}
@@ -463,10 +470,6 @@ def _used(stored: _Stored, partners: Places) -> tuple[list[bytes], Places]:
     of_stored = partners < count
     codes[of_stored] = renumbered[partners[of_stored]]
     return [stored.store_keys[i] for i in np.flatnonzero(used).tolist()], codes
-
-
-def _texts(side: _Side) -> list[bytes]:
-    return side.texts.to_list()  # type: ignore[return-value]  # none is null
 
 
 def _in_order(late: list[Batch]) -> Batch | None:

@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from penstock.state import native
 from penstock.state.log import Record, TaskId
 from penstock.state.rocksdb.rocksdb_backend import RocksDBBackend
 from penstock.state.stores.memory_backend import MemoryBackend
@@ -266,6 +267,14 @@ def test_the_same_by_columns_and_by_rows(shape: Shape, seed: int) -> None:
 def test_what_follows_gets_the_same(shape: Shape, seed: int, then: Any, emission: str) -> None:
     """Aggregates, filters and values of fields of either side."""
     check(shape._replace(joiner=struct(one=left(), other=right())), seed, then=then, emission=emission)
+
+
+@settings(deadline=None, max_examples=40)
+@given(shapes, st.integers(0, 2**32))
+def test_the_same_without_the_compiled_part(shape: Shape, seed: int) -> None:
+    """Texts are then read and written one by one."""
+    with native.without():
+        check(shape, seed)
 
 
 def test_what_expires_within_a_batch_is_not_met() -> None:

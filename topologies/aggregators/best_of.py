@@ -9,7 +9,7 @@ from typing import Any
 from penstock.state.serdes.serde import Serde
 
 _KEPT = 4_096
-"""So many values, and so many results, are remembered; then all are forgotten at once."""
+"""How many values, and how many results, are remembered; then all are forgotten at once."""
 _COMPARABLE = frozenset({int, float, str, bytes})
 _Rank = tuple[bool, Any]
 _FIRST: Callable[[Any], Any] = itemgetter(0)

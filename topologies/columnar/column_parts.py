@@ -14,6 +14,7 @@ from penstock.state.errors import SerdeError
 from penstock.state.serdes.serde import BYTES, FLOAT, INT, Serde
 from penstock.topologies.columnar.encoded_columns import SAME_BYTES, EncodedColumn, WrittenColumn
 from penstock.topologies.columnar.kernels import Coder, Groups, grouped
+from penstock.topologies.columnar.text_columns import TextColumn
 from penstock.topologies.operator_api.batch import Batch, ColumnBatch
 from penstock.topologies.operator_api.columns import (
     BytesColumn,
@@ -157,6 +158,8 @@ def serialized(column: Column, serde: Serde[Any]) -> Column | None:
     bytes."""
     if isinstance(column, BytesColumn):
         return column if serde is BYTES else None
+    if isinstance(column, TextColumn):
+        return column.raw if column.pool.readers.serde == serde else None
     same_bytes = serde in SAME_BYTES or isinstance(column, WrittenColumn)
     if same_bytes and isinstance(column, EncodedColumn) and column.serde == serde:
         return column.raw

@@ -275,8 +275,8 @@ class KTable(Handle[K, V]):
         return stream
 
     def to_changes(self, *, name: str | None = None) -> KStream[K, Change[V]]:
-        """Return the table's changes as a stream of the new row with the one that it replaces: ``Change(new, old)``, where
-        ``None`` is no row. With it, a function can write what differs and nothing else."""
+        """Return the table's changes as a stream of the new row with the one that it replaces: ``Change(new, old)``, with
+        ``None`` where there was none or is none left. With it, a function can write what differs and nothing else."""
         stream: KStream[K, Change[V]] = self._flow.wiring.handles.stream(table_ops.old_and_new(self._rows, name))
         return stream
 

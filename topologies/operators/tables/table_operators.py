@@ -91,8 +91,8 @@ class _TableMapOperator(Operator):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TableChangesSpec(OperatorSpec):
-    """Each change as a ``Change``, the new row with the old one. Its input must carry old values. What was no row and is
-    none now is no change."""
+    """Each change as a ``Change``, the new row with the old one. Its input must carry old values. A deletion of what was
+    not there is left out."""
 
     emits: Emits = "insert"
 

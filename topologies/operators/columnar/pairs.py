@@ -175,6 +175,9 @@ def _part(e: Expression, scope: ExpressionScope) -> Result:
     if isinstance(e, Input) and e.which in SIDES:
         side = e.which
         return lambda pairs, like: pairs.whole(side)
+    kind = Inference(scope).of(e).kind
+    if kind in ("struct", "list"):
+        raise _NoColumnsError(f"a {kind} within its result is built one by one")
     return _OverPairs(e, scope).column
 
 

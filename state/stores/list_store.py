@@ -162,17 +162,22 @@ class ListStoreView(KeyValueStoreView):
             self._latest_ms = time_ms
         return sequence
 
-    def append_all(self, names: list[bytes], times: list[bytes], times_ms: list[int], values: list[bytes]) -> bool:
-        """``append`` for each of several values, which are given as the value serde writes them; ``times`` are their times
-        in the form of store keys. ``False``: a sequence number is unknown without a read, and nothing was done."""
+    def unknown(self, names: list[bytes], times_ms: list[int]) -> list[int]:
+        """The indices of groups and times for which a sequence number is unknown without a read."""
+        groups = list(map(self._groups.get, names))
+        if None not in groups:
+            return []
+        missing = [i for i, group in enumerate(groups) if group is None]
+        return [i for i in missing if self._group_for(names[i], times_ms[i]) is None]
+
+    def append_all(self, names: list[bytes], times: list[bytes], times_ms: list[int], values: list[bytes]) -> None:
+        """``append`` for each of several values, which are given as the value serde writes them and whose sequence numbers
+        are known without a read; ``times`` are their times in the form of store keys."""
+        if not names:
+            return
         groups = list(map(self._groups.get, names))
         if None in groups:
-            for i, (name, time_ms) in enumerate(zip(names, times_ms, strict=True)):
-                if groups[i] is None:
-                    found = self._groups.get(name)
-                    groups[i] = self._appendable(name, time_ms) if found is None else found
-            if None in groups:
-                return False
+            groups = list(map(self._group_for, names, times_ms))
         places = list(map(add, names, times))
         keys = list(map(add, places, repeat(_FIRST)))
         for i, (group, place) in enumerate(zip(groups, places, strict=True)):
@@ -191,7 +196,10 @@ class ListStoreView(KeyValueStoreView):
         self.dirty.update(zip(keys, times_ms, strict=True))
         self._places += len(keys)
         self._latest_ms = max(self._latest_ms, max(times_ms))
-        return True
+
+    def _group_for(self, name: bytes, time_ms: int) -> list[bytes] | None:
+        group = self._groups.get(name)
+        return self._appendable(name, time_ms) if group is None else group
 
     def _appendable(self, name: bytes, time_ms: int) -> list[bytes] | None:
         """A group that is not among the young ones, or its tail."""
@@ -204,7 +212,13 @@ class ListStoreView(KeyValueStoreView):
 
     def put_at(self, name: bytes, time_ms: int, key: bytes, value: Any, timestamp_ms: int, *, new: bool) -> None:
         """Put an entry under its store key. ``new``: there is none under it."""
-        self.put_entry(key, self.entry_of(value, timestamp_ms), timestamp_ms, new=new)
+        self.put_entry_at(name, time_ms, key, self.entry_of(value, timestamp_ms), timestamp_ms, new=new)
+
+    def put_entry_at(
+        self, name: bytes, time_ms: int, key: bytes, entry: bytes, timestamp_ms: int, *, new: bool
+    ) -> None:
+        """``put_at`` of an entry as it is stored."""
+        self.put_entry(key, entry, timestamp_ms, new=new)
         self._values.pop(key, None)
         group = self._groups.get(name)
         if group is None and (group := self._appendable(name, time_ms)) is None:

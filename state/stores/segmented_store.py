@@ -10,7 +10,6 @@ from __future__ import annotations
 import struct
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import repeat
 from typing import Any, NamedTuple
 
 from penstock.state.stores.list_store import SEQUENCE_BYTES, ListStoreView
@@ -221,27 +220,9 @@ class SegmentedState:
         """With ``only_appends``: ``append`` for each of several values, which are given as the value serde writes them.
         ``keys[numbers[i]]`` is the key of the i-th. ``expired``: those whose time is below what the floor would be by then;
         no other time is below the floor."""
-        start = 0
-        for at in expired:
-            self._append_run(keys, numbers[start:at], times_ms[start:at], values[start:at])
-            self._append_expired(keys[numbers[at]], times_ms[at], values[at])
-            start = at + 1
-        self._append_run(keys, numbers[start:], times_ms[start:], values[start:])
-
-    def _append_expired(self, key: bytes, time_ms: int, value: bytes) -> None:
-        """As ``append`` does with what no reader will see."""
-        assert self._list is not None
-        segment = time_ms // self._segment_ms
-        name = _LONG.pack(segment) + key
-        store_key = b"".join((name, _LONG.pack(time_ms), _FIRST))
-        of = self._list
-        of.put_at(name, time_ms, store_key, of.spec.value_serde.deserialize(value), time_ms, new=False)
-        self._holds(segment, segment)
-
-    def _append_run(self, keys: Sequence[bytes], numbers: list[int], times_ms: list[int], values: list[bytes]) -> None:
-        assert self._list is not None
         if not values:
             return
+        assert self._list is not None
         times = list(map(_LONG.pack, times_ms))
         first, last = min(times_ms) // self._segment_ms, max(times_ms) // self._segment_ms
         if first == last:
@@ -251,13 +232,26 @@ class SegmentedState:
         else:
             segment_ms = self._segment_ms
             names = [_LONG.pack(ms // segment_ms) + keys[n] for ms, n in zip(times_ms, numbers, strict=True)]
-        if self._list.append_all(names, times, times_ms, values):
-            self._holds(first, last)
-            return
-        self._state.load(map(b"".join, zip(names, times, repeat(_FIRST))))  # one read instead of one each
-        read = self._state.spec.value_serde.deserialize
-        for n, ms, value in zip(numbers, times_ms, values, strict=True):
-            self._append_to_list(self._list, keys[n], ms, read(value))
+        unseen = set(expired)
+        unknown = [i for i in self._list.unknown(names, times_ms) if i not in unseen]
+        if unknown:  # one read instead of one each
+            self._state.load([b"".join((names[i], times[i], _FIRST)) for i in unknown])
+        start = 0
+        for at in sorted([*expired, *unknown]):
+            self._list.append_all(names[start:at], times[start:at], times_ms[start:at], values[start:at])
+            self._append_apart(names[at], times[at], times_ms[at], values[at], expired=at in unseen)
+            start = at + 1
+        self._list.append_all(names[start:], times[start:], times_ms[start:], values[start:])
+        self._holds(first, last)
+
+    def _append_apart(self, name: bytes, time: bytes, time_ms: int, value: bytes, *, expired: bool) -> None:
+        """Append an entry whose group does not tell its number. An expired one is written as the first, for no reader."""
+        assert self._list is not None
+        place = name + time
+        sequence = 0 if expired else self._last_sequence(place, time_ms) + 1
+        key = place + sequence.to_bytes(SEQUENCE_BYTES, "big")
+        self._list.put_entry_at(name, time_ms, key, time + value, time_ms, new=not expired)
+        self._keep_number(place, sequence)
 
     def _append_to_list(self, of: ListStoreView, key: bytes, time_ms: int, value: Any) -> bytes:
         at_ms = max(time_ms, 0)

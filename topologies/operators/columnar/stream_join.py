@@ -30,8 +30,6 @@ from penstock.topologies.operators.columnar.source import json_decoder
 PAIRS_MAX = 1 << 20
 """More partners in time at once take too much memory: then the join goes record by record."""
 _FAR = 1 << 62
-_LISTED_MAX = 1_000
-"""Longer lists are not made columns of."""
 
 
 class JoinBounds(NamedTuple):
@@ -126,8 +124,6 @@ class _SideValues:
         return column.raw if isinstance(column, known) and column.serde == self._serde else None
 
     def _listed(self, values: list[Any]) -> BytesColumn | None:
-        if len(values) > _LISTED_MAX:
-            return None
         if self._readers is None and not {type(v) for v in values} <= {self._serde.exact, type(None)}:
             return None
         try:
@@ -263,7 +259,7 @@ class StreamJoinColumns:
         serde, column = self._key_serde, batch.key_column
         if isinstance(column, EncodedColumn):
             return column if column.serde == serde else None
-        if column is not None or len(batch) > _LISTED_MAX:
+        if column is not None:
             return None
         keys = batch.keys
         return CodedColumn.of(keys) if {type(k) for k in keys} <= {serde.exact, type(None)} else None

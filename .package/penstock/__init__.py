@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from penstock.state.log import Record as Record
     from penstock.state.log import Windowed as Windowed
     from penstock.state.rocksdb.tuning import RocksDBOptions as RocksDBOptions
+    from penstock.state.serdes.change_serde import Change as Change
     from penstock.state.serdes.serde import Serde as Serde
     from penstock.state.serdes.serde import SerdeLike as SerdeLike
     from penstock.state.serdes.serde import serde_of as serde_of

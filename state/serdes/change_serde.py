@@ -7,28 +7,29 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple
 
 from penstock.state.errors import SerdeError
 from penstock.state.serdes.serde import Serde
+from penstock.state.type_parameters import V
 
 _OLD, _NEW, _BOTH = 0, 1, 2
 _VARINT_MAX_BYTES = 5
 """The most bytes of a 32-bit length."""
 
 
-class Change(NamedTuple):
+class Change(NamedTuple, Generic[V]):
     """The new and the old value of a row; ``None``: no row. A change on a topic has at least one of them."""
 
-    new: Any
-    old: Any
+    new: V | None
+    old: V | None
 
 
-def change_serde(inner: Serde[Any]) -> Serde[Change]:
+def change_serde(inner: Serde[Any]) -> Serde[Change[Any]]:
     """The serde of changes whose values ``inner`` writes."""
     write, read = inner.serialize, inner.deserialize
 
-    def serialize(change: Change) -> bytes:
+    def serialize(change: Change[Any]) -> bytes:
         new, old = change
         if old is None:
             if new is None:
@@ -39,7 +40,7 @@ def change_serde(inner: Serde[Any]) -> Serde[Change]:
         data = write(new)
         return _varint(len(data)) + data + write(old) + b"\x02"
 
-    def deserialize(data: bytes) -> Change:
+    def deserialize(data: bytes) -> Change[Any]:
         flag = data[-1] if data else None
         if flag == _NEW:
             return Change(read(data[:-1]), None)

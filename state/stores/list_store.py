@@ -21,7 +21,8 @@ from __future__ import annotations
 import struct
 from bisect import bisect_left
 from collections.abc import Sequence
-from itertools import chain
+from itertools import chain, repeat
+from operator import add
 from typing import Any
 
 from penstock.state.stores.entry_sizes import SLOT_BYTES, entries_bytes
@@ -161,6 +162,45 @@ class ListStoreView(KeyValueStoreView):
             self._latest_ms = time_ms
         return sequence
 
+    def unknown(self, names: list[bytes], times_ms: list[int]) -> list[int]:
+        """The indices of groups and times for which a sequence number is unknown without a read."""
+        groups = list(map(self._groups.get, names))
+        if None not in groups:
+            return []
+        missing = [i for i, group in enumerate(groups) if group is None]
+        return [i for i in missing if self._group_for(names[i], times_ms[i]) is None]
+
+    def append_all(self, names: list[bytes], times: list[bytes], times_ms: list[int], values: list[bytes]) -> None:
+        """``append`` for each of several values, which are given as the value serde writes them and whose sequence numbers
+        are known without a read; ``times`` are their times in the form of store keys."""
+        if not names:
+            return
+        groups = list(map(self._groups.get, names))
+        if None in groups:
+            groups = list(map(self._group_for, names, times_ms))
+        places = list(map(add, names, times))
+        keys = list(map(add, places, repeat(_FIRST)))
+        for i, (group, place) in enumerate(zip(groups, places, strict=True)):
+            assert group is not None
+            if not group or group[-1] < place:
+                group.append(keys[i])
+                continue
+            at = bisect_left(group, place + _LAST)
+            if at and group[at - 1].startswith(place):
+                sequence = int.from_bytes(group[at - 1][-SEQUENCE_BYTES:], "big") + 1
+                keys[i] = place + sequence.to_bytes(SEQUENCE_BYTES, "big")
+            group.insert(at, keys[i])
+        known = self.dirty.keys()
+        self._fresh.update(keys if known.isdisjoint(keys) else [key for key in keys if key not in known])
+        self.entries.update(zip(keys, map(add, times, values), strict=True))
+        self.dirty.update(zip(keys, times_ms, strict=True))
+        self._places += len(keys)
+        self._latest_ms = max(self._latest_ms, max(times_ms))
+
+    def _group_for(self, name: bytes, time_ms: int) -> list[bytes] | None:
+        group = self._groups.get(name)
+        return self._appendable(name, time_ms) if group is None else group
+
     def _appendable(self, name: bytes, time_ms: int) -> list[bytes] | None:
         """A group that is not among the young ones, or its tail."""
         if name in self._old_groups:
@@ -172,7 +212,13 @@ class ListStoreView(KeyValueStoreView):
 
     def put_at(self, name: bytes, time_ms: int, key: bytes, value: Any, timestamp_ms: int, *, new: bool) -> None:
         """Put an entry under its store key. ``new``: there is none under it."""
-        self.put_entry(key, self.entry_of(value, timestamp_ms), timestamp_ms, new=new)
+        self.put_entry_at(name, time_ms, key, self.entry_of(value, timestamp_ms), timestamp_ms, new=new)
+
+    def put_entry_at(
+        self, name: bytes, time_ms: int, key: bytes, entry: bytes, timestamp_ms: int, *, new: bool
+    ) -> None:
+        """``put_at`` of an entry as it is stored."""
+        self.put_entry(key, entry, timestamp_ms, new=new)
         self._values.pop(key, None)
         group = self._groups.get(name)
         if group is None and (group := self._appendable(name, time_ms)) is None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import struct
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from penstock.state.stores.list_store import SEQUENCE_BYTES, ListStoreView
@@ -97,6 +97,40 @@ class SegmentedState:
             found += reversed(some) if reverse else some
         return found
 
+    def between(self, keys: Sequence[bytes], from_ms: int, to_ms: int) -> tuple[list[int], list[bytes]]:
+        """With ``only_appends``: the store keys of several keys' entries with ``from_ms <= time <= to_ms``, by key, then
+        time, then suffix, and how many each key has. ``encoded`` reads them; ``TIME_IN`` is where they have their time."""
+        assert self._list is not None
+        from_ms = max(from_ms, self._floor_ms)
+        if from_ms > to_ms:
+            return [0] * len(keys), []
+        group, pack = self._list.group, _LONG.pack
+        segments = range(from_ms // self._segment_ms, to_ms // self._segment_ms + 1)
+        prefixes = list(map(pack, self._live(segments, False)))
+        first, behind = pack(from_ms), pack(to_ms + 1) if to_ms < _LAST else _AFTER_TIMES
+        counts: list[int] = []
+        found: list[bytes] = []
+        for key in keys:
+            before = len(found)
+            for prefix in prefixes:
+                name = prefix + key
+                some = group(name)
+                if not some:
+                    continue
+                low, high = name + first, name + behind
+                if some[0] < low or some[-1] >= high:
+                    start = bisect_left(some, low)
+                    some = some[start : bisect_left(some, high, start)]
+                found += some
+            counts.append(len(found) - before)
+        return counts, found
+
+    def encoded(self, store_keys: list[bytes]) -> list[bytes]:
+        """With ``only_appends``: existing entries as they are stored: 8 bytes of timestamp, then the value."""
+        found = self._state.entries_of(store_keys)
+        assert None not in found, "an entry of a group is gone"
+        return found
+
     def _live(self, segments: range, reverse: bool) -> Iterable[int]:
         """The segments of a range that may hold entries. Narrows a long range to existing segments."""
         if self._list is not None:
@@ -175,6 +209,50 @@ class SegmentedState:
         self._keep_number(place, sequence)
         return suffix
 
+    def append_all(
+        self,
+        keys: Sequence[bytes],
+        numbers: list[int],
+        times_ms: list[int],
+        values: list[bytes],
+        expired: Sequence[int] = (),
+    ) -> None:
+        """With ``only_appends``: ``append`` for each of several values, which are given as the value serde writes them.
+        ``keys[numbers[i]]`` is the key of the i-th. ``expired``: those whose time is below what the floor would be by then;
+        no other time is below the floor."""
+        if not values:
+            return
+        assert self._list is not None
+        times = list(map(_LONG.pack, times_ms))
+        first, last = min(times_ms) // self._segment_ms, max(times_ms) // self._segment_ms
+        if first == last:
+            prefix = _LONG.pack(first)
+            of_keys = [prefix + key for key in keys]
+            names = list(map(of_keys.__getitem__, numbers))
+        else:
+            segment_ms = self._segment_ms
+            names = [_LONG.pack(ms // segment_ms) + keys[n] for ms, n in zip(times_ms, numbers, strict=True)]
+        unseen = set(expired)
+        unknown = [i for i in self._list.unknown(names, times_ms) if i not in unseen]
+        if unknown:  # one read instead of one each
+            self._state.load([b"".join((names[i], times[i], _FIRST)) for i in unknown])
+        start = 0
+        for at in sorted([*expired, *unknown]):
+            self._list.append_all(names[start:at], times[start:at], times_ms[start:at], values[start:at])
+            self._append_apart(names[at], times[at], times_ms[at], values[at], expired=at in unseen)
+            start = at + 1
+        self._list.append_all(names[start:], times[start:], times_ms[start:], values[start:])
+        self._holds(first, last)
+
+    def _append_apart(self, name: bytes, time: bytes, time_ms: int, value: bytes, *, expired: bool) -> None:
+        """Append an entry whose group does not tell its number. An expired one is written as the first, for no reader."""
+        assert self._list is not None
+        place = name + time
+        sequence = 0 if expired else self._last_sequence(place, time_ms) + 1
+        key = place + sequence.to_bytes(SEQUENCE_BYTES, "big")
+        self._list.put_entry_at(name, time_ms, key, time + value, time_ms, new=not expired)
+        self._keep_number(place, sequence)
+
     def _append_to_list(self, of: ListStoreView, key: bytes, time_ms: int, value: Any) -> bytes:
         at_ms = max(time_ms, 0)
         segment = at_ms // self._segment_ms
@@ -187,11 +265,15 @@ class SegmentedState:
             suffix = sequence.to_bytes(SEQUENCE_BYTES, "big")
             of.put_at(name, at_ms, place + suffix, value, time_ms, new=new)
             self._keep_number(place, sequence)
-        held = self._segments_held()
-        if segment not in held:
-            known = held or range(segment, segment + 1)
-            self._held = range(min(segment, known.start), max(segment + 1, known.stop))
+        self._holds(segment, segment)
         return suffix
+
+    def _holds(self, first: int, last: int) -> None:
+        """Entries were appended to these segments."""
+        held = self._segments_held()
+        if first not in held or last not in held:
+            known = held or range(first, last + 1)
+            self._held = range(min(first, known.start), max(last + 1, known.stop))
 
     def _keep_number(self, place: bytes, sequence: int) -> None:
         if len(self._appended) >= _NUMBERS_KEPT:
@@ -222,6 +304,11 @@ class SegmentedState:
                 self._state.expire_below(_LONG.pack(time_ms // self._segment_ms))
             self._floor_ms = time_ms
 
+    @property
+    def floor_ms(self) -> int:
+        """No entry has a lower time."""
+        return self._floor_ms
+
     def next_expiry_ms(self) -> int:
         """The lowest time from which on ``expire_before`` drops anything more."""
         return (self._floor_ms // self._segment_ms + 1) * self._segment_ms
@@ -231,6 +318,8 @@ class SegmentedState:
         return b"".join((_LONG.pack(time_ms // self._segment_ms), key, _LONG.pack(time_ms), suffix))
 
 
+TIME_IN = slice(-8 - SEQUENCE_BYTES, -SEQUENCE_BYTES)
+"""Where the store key of a list's entry has its time, 8 bytes, big-endian."""
 _LAST = (1 << 63) - 1
 _FEW = 8
 _AFTER_TIMES = b"\xff" * 9

@@ -223,6 +223,11 @@ class KeyValueStoreView:
 
     def put(self, key: bytes, value: Any, timestamp_ms: int) -> None:
         """Set the value; ``None`` deletes."""
+        if self.immutable and value is not None and type(value) is not self.exact:
+            held = self.entries.get(key)
+            if held is not None and held[0] is value:  # what was stored is in the form to store
+                self.put_entry(key, (value, timestamp_ms), timestamp_ms)
+                return
         self.put_entry(key, self.entry_of(value, timestamp_ms), timestamp_ms)
 
     def put_new(self, key: bytes, value: Any, timestamp_ms: int) -> None:

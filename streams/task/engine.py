@@ -10,7 +10,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Mapping
 
-from penstock.topologies.columnar.column_parts import by_columns_or_rows, worth_columns
+from penstock.topologies.columnar.column_parts import by_columns_or_rows, worth_columns, worth_columns_together
 from penstock.topologies.graph.lockstep_plan import Plan
 from penstock.topologies.operator_api.batch import Batch, concat
 from penstock.topologies.operator_api.operator import NO_TIME, Operator, OperatorSpec
@@ -43,6 +43,11 @@ class Engine:
         self._inbox: list[dict[tuple[int, int], list[Batch]]] = [{} for _ in plan.names]
         self.operators = [open_operator(i, spec) for i, spec in enumerate(plan.specs)]
         self._timed = [i for i, s in enumerate(plan.specs) if s.timed]
+        self._columns_of_all_ports = {
+            i
+            for i, modes in enumerate(plan.input_modes)
+            if len(plan.groups[plan.group_of[i]]) == 1 and all(mode.rows is None for mode in modes)
+        }
 
     def emitted(self, index: int, batch: Batch, port: int) -> None:
         """An operator emits; delivered when its method returns."""
@@ -100,10 +105,26 @@ class Engine:
                 self._prefetch(node, port, batch)
             self._enter(number, node, port, batch)
             return
+        if self._handled_together(number, entries):
+            return
         for node, port, batch in entries:
             self._prefetch(node, port, batch)
         for node, port, batch in _runs(entries):
             self._enter(number, node, port, batch)
+
+    def _handled_together(self, number: int, entries: list[tuple[int, int, Batch]]) -> bool:
+        """Whether an operator on its own took the batches of several in ports by columns: cut into runs, which go from one
+        port to another and back, they would be too short."""
+        if not entries or entries[0][0] not in self._columns_of_all_ports:
+            return False
+        batches = [(port, batch) for _, port, batch in entries]
+        if not worth_columns_together([batch for _, batch in batches]):
+            return False
+        node = entries[0][0]
+        if not self.operators[node].process_together(batches):
+            return False
+        self._deliver(node, number, True)
+        return True
 
     def _prefetch(self, node: int, port: int, batch: Batch) -> None:
         operator = self.operators[node]

@@ -7,6 +7,7 @@ values (see ``PLAIN``). Two values are the same if their bytes are.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
@@ -15,11 +16,13 @@ from penstock.state.serdes.serde import INT, Serde, SerdeLike, serde_of, taking_
 from penstock.state.type_parameters import T, V
 from penstock.topologies.aggregators.bag import EMPTY, Bag
 from penstock.topologies.aggregators.base import AggregateInput, Aggregator, Step, getter, named
+from penstock.topologies.aggregators.best_of import BestOf
 from penstock.topologies.aggregators.encoding import PLAIN, RESULT_JSON, maybe, packed
 
-_RANKS_KEPT = 4_096
 _TIMED = packed("timed", tuple[int | bytes, ...])
 _LIST = packed("values", tuple[bytes, ...])
+_BEST = dataclasses.replace(_LIST, exact=tuple)
+"""For tuples of bytes and nothing else, which come back as they were."""
 _PAIRS = packed("bag", tuple[tuple[bytes, int], ...])
 _NOTHING = _PAIRS.serialize(())
 _BAG: Serde[Bag] = Serde(
@@ -218,48 +221,22 @@ def top_k(
         raise TopologyError(f"aggregate {name!r}: k={k}; it must be at least 1")
     pick, rank, (serde, _) = getter(of, name), getter(by, name), _serdes(value)
 
-    known: dict[bytes, Any] = {}
-
-    def ranked_as(data: bytes) -> Any:
-        """The rank of a kept value, which is decoded once while it is among the best of few."""
-        found = known.get(data)
-        if found is None:
-            if len(known) >= _RANKS_KEPT:
-                known.clear()
-            found = known[data] = _ordered(rank(serde.deserialize(data)))
-        return found
-
-    def best(values: tuple[bytes, ...]) -> tuple[bytes, ...]:
-        ranked = [(ranked_as(v), v) for v in sorted(values)]
-        ranked.sort(key=_first, reverse=largest)  # stable in both directions
-        return tuple([v for _, v in ranked[:k]])
+    best = BestOf(k, rank, serde, largest=largest)
 
     def add(acc: tuple[bytes, ...], row: Any, timestamp_ms: int) -> tuple[bytes, ...]:
         x = pick(row)
-        return acc if x is None or rank(x) is None else best((*acc, serde.serialize(x)))
+        return acc if x is None or rank(x) is None else best.with_one(acc, x)
 
     def merge(a: tuple[bytes, ...], b: tuple[bytes, ...]) -> tuple[bytes, ...]:
-        return best(a + b)
-
-    def result(acc: tuple[bytes, ...]) -> list[Any]:
-        return [serde.deserialize(v) for v in acc]
+        return best.of(a + b)
 
     return Aggregator(
         name=name,
         init=tuple,
         add=add,
-        result=result,
-        serde=_LIST,
+        result=best.decoded,
+        serde=_BEST,
         result_serde=RESULT_JSON,
         merge=merge,
         exact_merge=True,
     )
-
-
-def _ordered(rank: Any) -> tuple[bool, Any]:
-    """A sortable form of the rank, which includes NaN."""
-    return (True, 0) if rank != rank else (False, rank)
-
-
-def _first(pair: tuple[Any, bytes]) -> Any:
-    return pair[0]

@@ -5,7 +5,7 @@ A function that returns ``None`` has done and reported nothing: the caller must 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeGuard
 
 import numpy as np
@@ -14,6 +14,7 @@ from penstock.state.errors import SerdeError
 from penstock.state.serdes.serde import BYTES, FLOAT, INT, Serde
 from penstock.topologies.columnar.encoded_columns import SAME_BYTES, EncodedColumn, WrittenColumn
 from penstock.topologies.columnar.kernels import Coder, Groups, grouped
+from penstock.topologies.columnar.text_columns import TextColumn
 from penstock.topologies.operator_api.batch import Batch, ColumnBatch
 from penstock.topologies.operator_api.columns import (
     BytesColumn,
@@ -31,6 +32,12 @@ FEWEST = 64
 def worth_columns(batch: Batch) -> TypeGuard[ColumnBatch]:
     """Whether to try the columns of a batch."""
     return isinstance(batch, ColumnBatch) and len(batch) >= FEWEST
+
+
+def worth_columns_together(batches: Sequence[Batch]) -> bool:
+    """Whether to try the columns of several batches at once."""
+    columns = any(isinstance(batch, ColumnBatch) for batch in batches)
+    return columns and sum(map(len, batches)) >= FEWEST
 
 
 def by_columns_or_rows(
@@ -151,6 +158,8 @@ def serialized(column: Column, serde: Serde[Any]) -> Column | None:
     bytes."""
     if isinstance(column, BytesColumn):
         return column if serde is BYTES else None
+    if isinstance(column, TextColumn):
+        return column.raw if column.pool.readers.serde == serde else None
     same_bytes = serde in SAME_BYTES or isinstance(column, WrittenColumn)
     if same_bytes and isinstance(column, EncodedColumn) and column.serde == serde:
         return column.raw

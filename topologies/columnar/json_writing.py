@@ -18,6 +18,7 @@ import orjson
 from penstock.state.native import compiled
 from penstock.state.serdes.serde import Serde, check_finite
 from penstock.topologies.columnar.encoded_columns import WrittenColumn
+from penstock.topologies.columnar.text_columns import TextColumn
 from penstock.topologies.operator_api.columns import BytesColumn, CodedColumn, Column, NumberColumn, StructColumn
 
 Encode = Callable[[Any], bytes]
@@ -105,7 +106,7 @@ def _part(column: Column, encode: Encode) -> tuple[Any, ...]:
     if isinstance(column, NumberColumn) and column.array.dtype == np.int64:
         nulls = None if column.nulls is None else np.ascontiguousarray(column.nulls).view(np.uint8)
         return np.ascontiguousarray(column.array), nulls
-    if isinstance(column, WrittenColumn) and writes_typed(encode):
+    if isinstance(column, (WrittenColumn, TextColumn)) and writes_typed(encode):
         return column.raw.raw()
     if isinstance(column, StructColumn):
         whole = written_json(column, encode)

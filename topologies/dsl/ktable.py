@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, overload
 
 from penstock.state.errors import TopologyError
 from penstock.state.log import Windowed
+from penstock.state.serdes.change_serde import Change
 from penstock.state.serdes.serde import SerdeLike
 from penstock.state.stores.store import StoreSpec
 from penstock.state.type_parameters import K2, KR, V2, VR, K, V, VIn
@@ -271,6 +272,12 @@ class KTable(Handle[K, V]):
     ) -> KStream[KR, V] | KStream[K, V]:
         """Return the table's changes as a stream, keyed by ``key_fn(key, value)`` if given, with the serde ``key``."""
         stream: KStream[KR, V] = self._flow.wiring.handles.stream(table_ops.changes(self._rows, key_fn, key, name))
+        return stream
+
+    def to_changes(self, *, name: str | None = None) -> KStream[K, Change[V]]:
+        """Return the table's changes as a stream of the new row with the one that it replaces: ``Change(new, old)``, with
+        ``None`` where there was none or is none left. With it, a function can write what differs and nothing else."""
+        stream: KStream[K, Change[V]] = self._flow.wiring.handles.stream(table_ops.old_and_new(self._rows, name))
         return stream
 
     def to(

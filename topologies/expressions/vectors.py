@@ -38,14 +38,15 @@ from penstock.topologies.expressions.tree import (
     Field,
     Input,
     Unary,
-    walk,
 )
 from penstock.topologies.expressions.types import DataType
 from penstock.topologies.operator_api.batch import Batch
 from penstock.topologies.operator_api.columns import BytesColumn, CodedColumn, Column, Mask, NumberColumn, StructColumn
 
-Leaf = tuple[str, str | None]
-"""An input read from a record: a field of the value, or the value, key or timestamp."""
+Path = tuple[str, ...]
+Leaf = tuple[str, str | Path | None]
+"""An input read from a record: a field of the value, by its path where it is a field of a field, or the value, key or
+timestamp."""
 PRESENCE = ("is_null", "is_not_null")
 _ABSENT: tuple[tuple[type, ...], ...] = ((), (type(None),))
 _SHARED = {str, bytes, bool, int, float, type(None)}
@@ -117,7 +118,7 @@ class Vectors:
     # -- nodes ---------------------------------------------------------------------------------------------------
 
     def _part(self, e: Expression, frame: _Frame) -> k.Operand:
-        leaves = self._leaves_of(e)
+        leaves = self._leaves_of(e, frame)
         if all(frame.coded(leaf) for leaf in leaves):
             return self._by_value(e, leaves, frame)
         try:
@@ -130,8 +131,8 @@ class Vectors:
         """Evaluate by arrays. Without a kernel returns ``None`` or raises ``NoKernel``."""
         match e:
             case Input() | Field():
-                leaves = self._leaves_of(e)
-                return frame.numbers(leaves[0], self._types.of(e)) if _is_leaf(e) else None
+                leaf = self._leaf_of(e, frame)
+                return None if leaf is None else frame.numbers(leaf, self._types.of(e))
             case Alias(of, _):
                 return self._part(of, frame)
             case Unary("~", of):
@@ -189,7 +190,8 @@ class Vectors:
 
     def _by_value(self, e: Expression, leaves: tuple[Leaf, ...], frame: _Frame) -> k.Distinct:
         """Run the row interpreter once per combination of inputs."""
-        if _is_leaf(e) and (same := self._as_read(e, frame.column(leaves[0]))) is not None:
+        leaf = self._leaf_of(e, frame)
+        if leaf is not None and (same := self._as_read(e, frame.column(leaf))) is not None:
             return same
         row = self._rows.get(id(e))
         if row is None:
@@ -220,18 +222,27 @@ class Vectors:
     def _undecoded(self, frame: _Frame) -> Column | None:
         """The column that the expression only passes on, without building its values."""
         e = self._expression
-        if not _is_leaf(e):
+        leaf = self._leaf_of(e, frame)
+        if leaf is None:
             return None
-        column = frame.column(self._leaves_of(e)[0])
+        column = frame.column(leaf)
         if not isinstance(column, EncodedColumn) or column.nulls is not None or column.serde not in (STRING, BYTES):
             return None
         return column if EXACT.get(self._types.of(e).kind) is column.serde.exact else None
 
-    def _leaves_of(self, e: Expression) -> tuple[Leaf, ...]:
+    def _leaves_of(self, e: Expression, frame: _Frame) -> tuple[Leaf, ...]:
+        """The inputs, as far as the columns go: a field of a field that is not a record of columns is read by row."""
         found = self._leaves.get(id(e))
         if found is None:
             found = self._leaves[id(e)] = leaves_of(e)
+        if any(isinstance(name, tuple) for _, name in found):
+            return tuple(dict.fromkeys(map(frame.reached, found)))
         return found
+
+    def _leaf_of(self, e: Expression, frame: _Frame) -> Leaf | None:
+        """The input that a node is; ``None``: it is more than that."""
+        leaf = _leaf(e)
+        return leaf if leaf is None or frame.reached(leaf) == leaf else None
 
 
 def _in_full(array: k.Array, rows: int) -> k.Array:
@@ -247,21 +258,25 @@ def nulled(column: CodedColumn | NumberColumn, nulls: Mask | None) -> Column:
     return CodedColumn(np.where(nulls, np.int32(len(column.values)), column.codes), [*column.values, None])
 
 
-def _is_leaf(e: Expression) -> bool:
-    return isinstance(e, Input) or (isinstance(e, Field) and isinstance(e.of, Input) and e.of.which == "value")
+def _leaf(e: Expression) -> Leaf | None:
+    """The input that a node is; ``None``: it is more than that."""
+    if isinstance(e, Input):
+        return e.which, None
+    path: list[str] = []
+    while isinstance(e, Field):
+        path.append(e.name)
+        e = e.of
+    if not path or not isinstance(e, Input) or e.which != "value":
+        return None
+    return "value", path[0] if len(path) == 1 else tuple(reversed(path))
 
 
 def leaves_of(e: Expression) -> tuple[Leaf, ...]:
     """The inputs of the expression, each once, in order of appearance."""
-    found: dict[Leaf, None] = {}
-    within: set[int] = set()
-    for node in walk(e):
-        if isinstance(node, Field) and _is_leaf(node):
-            within.add(id(node.of))
-            found["value", node.name] = None
-        elif isinstance(node, Input) and id(node) not in within:
-            found[node.which, None] = None
-    return tuple(found)
+    leaf = _leaf(e)
+    if leaf is not None:
+        return (leaf,)
+    return tuple(dict.fromkeys(leaf for child in e.children() for leaf in leaves_of(child)))
 
 
 class _Frame:
@@ -282,6 +297,17 @@ class _Frame:
         nulls = self._struct.nulls
         return k.Vec(np.zeros((), np.bool_) if nulls is None else nulls)
 
+    def reached(self, leaf: Leaf) -> Leaf:
+        """The leaf, or, unless that is a record of columns, the field that it is within."""
+        which, name = leaf
+        if (
+            not isinstance(name, tuple)
+            or self._struct is None
+            or isinstance(self._struct.fields.get(name[0]), StructColumn)
+        ):
+            return leaf
+        return which, name[0]
+
     def column(self, leaf: Leaf) -> Column:
         """Raises ``Unsure`` if there is none."""
         found = self._columns.get(leaf)
@@ -299,7 +325,7 @@ class _Frame:
         elif which == "value":
             column = self._batch.value_column
             if self._struct is not None:
-                column = None if name is None else self._struct.fields.get(name)
+                column = None if name is None else _field(self._struct, name)
         if isinstance(column, BytesColumn):
             column = CodedColumn.of(column.to_list())
         if column is None or isinstance(column, StructColumn):
@@ -361,7 +387,29 @@ class _Frame:
             elif self._struct is None:
                 value = held
             elif name is not None:
-                fields[name] = held
+                _put(fields, name, held)
         if self._struct is not None and not (len(row) > len(leaves) and row[-1]):
             value = fields
         return key, value, timestamp
+
+
+def _field(struct: StructColumn, name: str | Path) -> Column | None:
+    """A field, or a field of fields where no record of either is null."""
+    if isinstance(name, str):
+        return struct.fields.get(name)
+    column: Column | None = struct
+    for part in name:
+        if not isinstance(column, StructColumn) or column.nulls is not None:
+            return None
+        column = column.fields.get(part)
+    return column
+
+
+def _put(fields: dict[str, Any], name: str | Path, held: Any) -> None:
+    """Set a field, or a field of fields."""
+    if isinstance(name, str):
+        fields[name] = held
+        return
+    for part in name[:-1]:
+        fields = fields.setdefault(part, {})
+    fields[name[-1]] = held

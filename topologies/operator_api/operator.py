@@ -202,6 +202,12 @@ class Operator:
         nothing. Nothing has been done with, and nothing reported of, what is left."""
         return batch
 
+    def process_together(self, batches: Sequence[tuple[int, Batch]]) -> bool:
+        """Handle the records of several in ports at once, by columns: each port's batch, and where their orders are equal,
+        those of the earlier batch come first. The engine asks where ``input_mode`` says columns for all ports; batches that
+        are too short for columns come as lists. ``False``: nothing was done, and the records come in runs."""
+        return False
+
     def prefetch(self, port: int, batch: Batch) -> None:
         """Load the state of records that will follow."""
 

@@ -105,6 +105,8 @@ assert_type(last.outer_join(names, lambda bid, name: (bid.price if bid else 0) +
 assert_type(last.join_foreign(names, lambda key, bid: bid.bidder, lambda bid, name: name), ps.KTable[str, str])
 assert_type(last.materialize("bids-again").suppress(ps.until_time_limit("1m")), ps.KTable[str, Bid])
 assert_type(last.to_stream(), ps.KStream[str, Bid])
+assert_type(last.to_changes(), ps.KStream[str, ps.Change[Bid]])
+assert_type(last.to_changes().map_values(lambda change: change.new), ps.KStream[str, Bid | None])
 rows = last.group_by(lambda key, bid: (bid.auction, bid.price), key=int, value=int)
 assert_type(rows, ps.KGroupedTable[int, int])
 assert_type(rows.count(), ps.KTable[int, int])

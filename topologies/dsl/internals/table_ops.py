@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+from penstock.state.serdes.change_serde import change_serde
 from penstock.state.stores.store import StoreSpec
 from penstock.topologies.dsl.internals.partitions import processed
 from penstock.topologies.dsl.internals.table_flow import TableFlow
@@ -13,7 +14,12 @@ from penstock.topologies.dsl.wiring import Flow, as_serde
 from penstock.topologies.expressions.row_function import ExpressionFunction
 from penstock.topologies.expressions.tree import Expression, StructOf
 from penstock.topologies.operators.records.stateless import SelectKeySpec
-from penstock.topologies.operators.tables.table_operators import MaterializeSpec, TableFilterSpec, TableMapValuesSpec
+from penstock.topologies.operators.tables.table_operators import (
+    MaterializeSpec,
+    TableChangesSpec,
+    TableFilterSpec,
+    TableMapValuesSpec,
+)
 from penstock.topologies.operators.tables.table_views import ComputedView
 
 
@@ -62,6 +68,15 @@ def changes(table: TableFlow, key_fn: Any, key: Any, name: str | None) -> Flow:
     serde = flow.key if key is None else as_serde(key, f"the key of operator {name!r}")
     flow.wiring.add(name, SelectKeySpec(fn=checked), flow)
     return dataclasses.replace(flow, operator=name, port=None, key=serde, rekeyed=True)
+
+
+def old_and_new(table: TableFlow, name: str | None) -> Flow:
+    """Return the table's changes as a stream of ``Change`` values."""
+    flow = table.flow
+    own = flow.wiring.name(flow, "to-changes", name)
+    table.request_olds()
+    flow.wiring.add(own, TableChangesSpec(), flow)
+    return flow.behind(own, value=change_serde(flow.value))
 
 
 def _operator_name(table: TableFlow, kind: str, name: str | None) -> str:

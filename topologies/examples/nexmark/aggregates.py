@@ -7,10 +7,12 @@ Daily results are kept for the day: windows of a day, in UTC, accept its events 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import chain, repeat
 from typing import Any
 
 import msgspec
 
+from penstock.state.serdes.change_serde import Change
 from penstock.topologies.aggregators import last, top_k
 from penstock.topologies.dsl.kstream import KStream
 from penstock.topologies.dsl.ktable import KTable
@@ -126,13 +128,17 @@ def q18(emission: Emission = "every_update") -> Topology:
     return nexmark.topology(by_both.aggregate(last(value=Bid)))
 
 
-def _ranked(auction: int, bids: list[Bid]) -> list[tuple[str, Bid]]:
-    return [(f"{auction}/{rank}", bid) for rank, bid in enumerate(bids, 1)]
+def _ranked(auction: int, change: Change[list[Bid]]) -> list[tuple[str, Bid]]:
+    """The ranks that have another bid than before."""
+    bids, before = change.new or [], change.old or []
+    others = zip(range(1, len(bids) + 1), bids, chain(before, repeat(None)), strict=False)
+    return [(f"{auction}/{rank}", bid) for rank, bid, former in others if bid is not former and bid != former]
 
 
 def q19(ranks: int = 10, emission: Emission = "every_update") -> Topology:
-    """The highest bids for each auction, under ``<auction>/<rank>``; of equal bids the earlier one is first."""
+    """The highest bids for each auction, under ``<auction>/<rank>``; of equal bids the earlier one is first. Ranks whose
+    bid has not changed are not written again."""
     nexmark = Nexmark("q19", emission)
     highest = top_k(ranks, by=lambda bid: (bid.price, -bid.dateTime), value=Bid)
-    best = nexmark.bids.group_by(col("auction")).aggregate(highest).to_stream()
+    best = nexmark.bids.group_by(col("auction")).aggregate(highest).to_changes()
     return nexmark.topology(best.flat_map(_ranked, key=str, value=Bid))

@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, ClassVar
 
 from penstock.state.errors import SerdeError, TopologyError
 from penstock.state.serdes.serde import Serde
@@ -38,6 +38,9 @@ class AggregateSpec(OperatorSpec):
     fold: Fold
     emits: Emits = "upsert"
 
+    olds_in_columns: ClassVar[bool] = True
+    """Whether aggregate expressions are folded by columns where old values are sent, too."""
+
     @property
     def store(self) -> StoreSpec:
         """Where the aggregates are kept."""
@@ -51,7 +54,7 @@ class AggregateSpec(OperatorSpec):
         folds = bool(self.fold.parts) and not self.fold.partials
         if reason is None and folds and self.emission == "every_update":
             reason = why_no_updates(self.fold)
-        if reason is None and folds and not self.sends_olds:
+        if reason is None and folds and (self.olds_in_columns or not self.sends_olds):
             return folding_mode(self.fold.parts, late)
         counts = self.fold.counts or self.fold.sums
         reason = reason or why_rows(counts=counts, sends_olds=self.sends_olds, ready=self.fold.timed)
@@ -113,9 +116,10 @@ class AggregateOperator(Operator):
         updates, olds = spec.emission == "every_update", spec.sends_olds
         self._rows = row_fold(state, spec.fold, updates=updates, olds=olds)
         show = self.ctx.emit if self._emits == "every_update" else None
-        self._columns = column_fold(
-            state, spec.fold, updates=updates, olds=olds, show=show, out_keys=self.out_keys_of_columns()
-        )
+        self._columns = None
+        if spec.olds_in_columns or not olds:
+            out_keys = self.out_keys_of_columns()
+            self._columns = column_fold(state, spec.fold, updates=updates, olds=olds, show=show, out_keys=out_keys)
         self._tally = tally_fold(self._columns, state, self._key_serde, sums=spec.fold.sums)
 
     def usable(self, batch: Batch) -> Batch:
@@ -158,9 +162,18 @@ class AggregateOperator(Operator):
 
     def fold_columns(self, batch: ColumnBatch, touched: Touched) -> bool:
         """Fold records into the entries that they touch, and emit. ``False``: nothing was done."""
-        if self._columns is None or not self._columns.fold(batch, touched):
+        if self._columns is None:
+            return False
+        olds: list[Any] = []
+        if self._olds is not None and self._emits == "per_commit":
+            self._state.load(touched.entries.store_keys)
+            olds = list(map(self._state.entries.__getitem__, touched.entries.store_keys))
+        if not self._columns.fold(batch, touched):
             return False
         if self._emits == "per_commit":
+            for store_key, old in zip(touched.entries.store_keys, olds, strict=False):
+                assert self._olds is not None
+                self._olds.setdefault(store_key, None if old is None else old[0])
             self._changed.update(zip(touched.entries.store_keys, touched.entries.keys, strict=True))
         return True
 

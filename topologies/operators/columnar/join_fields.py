@@ -50,9 +50,9 @@ def sides_of(joiner: Any) -> Sides | None:
         elif inputs == {"left"}:
             left[name] = rebuild(field, lambda n: Input("value") if isinstance(n, Input) else None)
             leaves = leaves_of(left[name])
-            if any(of is None for _, of in leaves):
+            if any(not isinstance(of, str) for _, of in leaves):
                 return None
-            read |= {of for _, of in leaves if of is not None}
+            read |= {of for _, of in leaves if isinstance(of, str)}
         else:
             return None
     if not left:

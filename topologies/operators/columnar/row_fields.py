@@ -64,8 +64,12 @@ def row_fields(serde: Serde[object], scope: ExpressionScope, expressions: Mappin
         n: rebuild(e, lambda node: Input("value") if isinstance(node, Input) else None) for n, e in expressions.items()
     }
     leaves = [leaf for e in as_value.values() for leaf in leaves_of(e)]
-    names = sorted({name for _, name in leaves if name is not None})
-    if not names or any(name is None for _, name in leaves) or why_not_projected(decoder.type, names) is not None:
+    names = sorted({name for _, name in leaves if isinstance(name, str)})
+    if (
+        not names
+        or any(not isinstance(name, str) for _, name in leaves)
+        or why_not_projected(decoder.type, names) is not None
+    ):
         return None
     of_rows = dataclasses.replace(scope, value=scope.right, right=None, record=False, keyed=False)
     projection = JsonProjection(decoder.type, names, serde.deserialize)

@@ -4,6 +4,7 @@ used."""
 from __future__ import annotations
 
 import dataclasses
+import inspect
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -219,7 +220,7 @@ def _fields(fn: ExpressionFunction) -> list[tuple[str, Expression]] | str | None
     if isinstance(e, StructOf):
         if e.of is not None and not _of_value(e.of):
             return "its struct depends on more than the value"
-        why = None if e.python is None else _why_not_built(e.python, {n: types.of(f) for n, f in e.fields})
+        why = None if e.python is None else why_not_built(e.python, {n: types.of(f) for n, f in e.fields})
         return list(e.fields) if why is None else why
     if isinstance(e, Extend):
         known = types.of(e.of)
@@ -231,7 +232,7 @@ def _fields(fn: ExpressionFunction) -> list[tuple[str, Expression]] | str | None
     return None
 
 
-def _why_not_built(python: type, given: dict[str, DataType]) -> str | None:
+def why_not_built(python: type, given: dict[str, DataType]) -> str | None:
     """Why instances of a class cannot be made of columns as they are."""
     if hasattr(python, "__post_init__"):
         return f"{python.__name__} has a __post_init__"
@@ -275,7 +276,7 @@ class _Structs:
         self, fn: ExpressionFunction, fields: list[tuple[str, Expression]], python: type | None, null_kept: bool
     ) -> None:
         self._fields = [(n, Vectors(e, fn.scope)) for n, e in fields]
-        self._build = _builder([n for n, _ in fields], python)
+        self._build = builder([n for n, _ in fields], python)
         self._null_kept = null_kept
 
     def column(self, batch: ColumnBatch) -> Column | None:
@@ -301,15 +302,27 @@ class _Structs:
         return either(*(vectors.failing(batch, absent) for _, vectors in self._fields))
 
 
-def _builder(names: list[str], python: type | None) -> Callable[..., Any]:
+def builder(names: list[str], python: type | None) -> Callable[..., Any]:
+    """Return the function that makes a struct of its fields' values: a dict, or an instance of the class."""
     if python is None:
         return DictOf(names)
+    if (
+        issubclass(python, msgspec.Struct)
+        and tuple(names) == python.__struct_fields__[: len(names)]
+        and _positional(python)
+    ):
+        return python
 
     def record(*values: Any) -> Any:
         fields = dict(zip(names, values, strict=True))
         return python(**fields)
 
     return record
+
+
+def _positional(python: type[msgspec.Struct]) -> bool:
+    """Whether a Struct takes all its fields by position."""
+    return all(p.kind is p.POSITIONAL_OR_KEYWORD for p in inspect.signature(python).parameters.values())
 
 
 def key_mode(fn: Any, out: RequiredColumns) -> InputMode:

@@ -17,6 +17,9 @@ its place.
 A restored buffer lacks what its changelog has dropped by age, which can happen if records are much older than the
 broker's clock: what would have been emitted alone is then counted as ``expired``.
 
+Inner joins of typed JSON by expressions run on columns, both sides of a batch at once
+(``penstock.topologies.operators.columnar.stream_join``).
+
 Null values are dropped, null keys too by an inner join. If its side is kept, a record with a null key is emitted at
 once without a partner. Neither advances stream time.
 """
@@ -25,16 +28,27 @@ from __future__ import annotations
 
 import dataclasses
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 from penstock.state.stores.segmented_store import SegmentedEntry, SegmentedState
 from penstock.state.stores.store import StoreSpec
+from penstock.topologies.columnar.encoded_columns import SAME_BYTES
+from penstock.topologies.operator_api.batch import Batch, ColumnBatch
 from penstock.topologies.operator_api.edge_kinds import Emits
 from penstock.topologies.operator_api.operator import Operator, OperatorContext, OperatorSpec
+from penstock.topologies.operator_api.required_columns import (
+    ALL_AS_ROWS,
+    ROW_LAYOUT,
+    EdgeLayout,
+    InputMode,
+    RequiredColumns,
+)
 from penstock.topologies.operators.base.row_functions import plain_function
 from penstock.topologies.operators.base.row_operator import RowOperator
 from penstock.topologies.operators.base.store_timers import TimerQueue
+from penstock.topologies.operators.columnar.pairs import why_no_pairs
+from penstock.topologies.operators.columnar.stream_join import EventTime, JoinBounds, StreamJoinColumns
 
 LEFT, RIGHT = 0, 1
 _PENDING = struct.Struct(">Bq")
@@ -64,6 +78,30 @@ class StreamStreamJoinSpec(OperatorSpec):
     emits: Emits = "insert"
     accepts: frozenset[Any] = frozenset({"insert", "upsert"})
     order_sensitive: bool = True
+
+    def input_mode(self, port: int, out: Sequence[RequiredColumns]) -> InputMode:
+        why = self.why_rows
+        return InputMode(RequiredColumns(key=True, value=True)) if why is None else InputMode(ALL_AS_ROWS, why)
+
+    def row_reason(self, port: int, given: EdgeLayout) -> str | None:
+        reason = super().row_reason(port, given)
+        as_read = given.texts or given.fields is not None
+        return reason if reason is not None or as_read else "values come as columns that were not read from the log"
+
+    def output_layout(self, port: int, given: EdgeLayout, input_mode: InputMode) -> EdgeLayout:
+        return EdgeLayout(keys=True, values=True) if port == 0 and input_mode.rows is None else ROW_LAYOUT
+
+    @property
+    def why_rows(self) -> str | None:
+        """Why it joins record by record; ``None``: by columns, too."""
+        if any(self.keeps):
+            return "it keeps records without a partner"
+        if self.uses_watermark and min(self.before_ms, self.after_ms) < 0:
+            return "its partners are all later, or all earlier"
+        left, right = self.stores[:2]
+        if left.key_serde not in SAME_BYTES or left.key_serde != right.key_serde:
+            return f"its keys have the serde {left.key_serde.name}"
+        return why_no_pairs(self.condition, self.joiner, {"left": left.value_serde, "right": right.value_serde})
 
     def open(self, ctx: OperatorContext) -> Operator:
         """Build the operator of one task."""
@@ -104,11 +142,41 @@ class _StreamStreamJoinOperator(RowOperator):
         self._look_ms = (spec.after_ms, spec.before_ms)
         """How far ahead of a record of each side a partner's timestamp may lie."""
         self._keep_ms = buffer_retention_ms(spec.before_ms, spec.after_ms, spec.grace_ms)
+        self._columns = None if spec.why_rows is not None else _columns_of(spec, self._buffers, self._keep_ms)
 
     def resumed(self) -> None:
         super().resumed()
         if not self._spec.uses_watermark:
             self._expire(self.stream_time_ms)
+
+    # -- columns -------------------------------------------------------------------------------------------------
+
+    def process_columns(self, port: int, batch: ColumnBatch) -> Batch | None:
+        return None if self.process_together([(port, batch)]) else batch
+
+    def process_together(self, batches: Sequence[tuple[int, Batch]]) -> bool:
+        if self._columns is None:
+            return False
+        now = self.ctx.time
+        marks = now.watermark_by_place_ms if self._on_watermarks else None
+        found = self._columns.join(batches, EventTime(self.stream_time_ms, self.watermark_ms, marks, now.stride))
+        if found is None:
+            return False
+        for reason, count in found.dropped.items():
+            self.ctx.dropped(reason, count)
+        if found.late is not None:
+            self.ctx.emit(found.late, 1)
+        if found.out is not None:
+            self.ctx.emit(found.out)
+        for buffer, appended in zip(self._buffers, found.appends, strict=True):
+            if appended is not None:
+                buffer.append_all(*appended)
+        # watermarks go on at the end of the batch: no record that is not late looks at what they drop
+        if found.stream_time_ms > self.stream_time_ms:
+            self._expire(self.advance_stream_time(found.stream_time_ms))
+        return True
+
+    # -- rows ----------------------------------------------------------------------------------------------------
 
     def row(self, port: int, key: Any, value: Any, ts: int) -> None:
         if self._on_watermarks and ts < self.watermark_ms:
@@ -234,6 +302,15 @@ class _StreamStreamJoinOperator(RowOperator):
         if self._pending is None and min(self._look_ms) >= 0:
             # Until then nothing more can be dropped, and a record that is not late neither is below a floor nor looks there.
             self.due_ms = min(b.next_expiry_ms() + ms for b, ms in zip(self._buffers, self._look_ms, strict=True))
+
+
+def _columns_of(
+    spec: StreamStreamJoinSpec, buffers: tuple[SegmentedState, SegmentedState], keep_ms: tuple[int, int]
+) -> StreamJoinColumns:
+    left, right = spec.stores[:2]
+    bounds = JoinBounds(spec.before_ms, spec.after_ms, keep_ms, spec.result_time)
+    serdes = left.value_serde, right.value_serde
+    return StreamJoinColumns(bounds, spec.condition, spec.joiner, buffers, left.key_serde, serdes)
 
 
 def join_stores(

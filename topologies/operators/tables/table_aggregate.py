@@ -163,8 +163,10 @@ class _TableAggregateOperator(RowOperator):
             ts = max(ts, found[1])
         elif aggregate is None:
             return
-        # functions may have changed the given aggregate in place: read the old one again
-        before = self._state.get(store_key) if self._sends_olds and found is not None else None
+        before = found if self._sends_olds else None
+        if before is not None and not self._state.immutable:
+            # functions may have changed the given aggregate in place: read the old one again
+            before = self._state.get(store_key)
         old = None if before is None else self._shown(before[0])
         shown = self._shown(aggregate)
         self._state.put(store_key, aggregate, ts)

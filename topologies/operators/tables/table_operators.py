@@ -1,4 +1,4 @@
-"""Operators on a table's changes that work on one row at a time: filter, map, and keeping rows in a store.
+"""Operators on a table's changes that work on one row at a time: filter, map, show old rows, and keep rows in a store.
 
 A change is a new value (``None``: the row is gone) and, if the input carries it, the old one. Semantics are those of
 Kafka Streams: a filtered table has a row where the predicate holds, so a change to a value that it refuses deletes.
@@ -12,6 +12,7 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any
 
+from penstock.state.serdes.change_serde import Change
 from penstock.state.stores.store import StoreSpec
 from penstock.topologies.operator_api.batch import Batch
 from penstock.topologies.operator_api.edge_kinds import Emits
@@ -86,6 +87,31 @@ class _TableMapOperator(Operator):
             out = batch.pick(changed).replace(values=[pairs[i][0] for i in changed])
             out.olds = [pairs[i][1] for i in changed]
             self.ctx.emit(out)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TableChangesSpec(OperatorSpec):
+    """Each change as a ``Change``, the new row with the old one. Its input must carry old values. A deletion of what was
+    not there is left out."""
+
+    emits: Emits = "insert"
+
+    def output_layout(self, port: int, given: EdgeLayout, input_mode: InputMode) -> EdgeLayout:
+        return EdgeLayout(given.keys)
+
+    def open(self, ctx: OperatorContext) -> Operator:
+        """Build the operator of one task."""
+        return _TableChangesOperator(ctx)
+
+
+class _TableChangesOperator(Operator):
+    def process(self, port: int, batch: Batch) -> None:
+        assert batch.olds is not None, f"{self.ctx.name} is given changes without old values"
+        news, olds = batch.values, batch.olds
+        changes = batch.replace(values=list(map(Change, news, olds)))
+        if None in news:
+            changes = changes.where([new is not None or old is not None for new, old in zip(news, olds, strict=True)])
+        self.ctx.emit(changes)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -16,7 +16,7 @@ import dataclasses
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Literal, TypeVar
+from typing import Any, ClassVar, Literal, TypeVar
 
 import numpy as np
 
@@ -67,6 +67,8 @@ class ClosingAggregateSpec(AggregateSpec):
     windows: Windows
     clock: ClosingTime = "stream_time"
     lag_ms: int | None = None
+
+    olds_in_columns: ClassVar[bool] = False
 
     def input_times(self) -> InputTimes | None:
         """The input times of a new operator."""

@@ -20,12 +20,12 @@ from penstock.topologies.operators.columnar.folding import PartFolds
 
 def row_fold(state: KeyValueStoreView, fold: Fold, *, updates: bool, olds: bool) -> RowFold:
     """How records are folded one by one. ``updates``: each new aggregate is wanted; ``olds``: and the one before it."""
-    if olds or not state.immutable:
+    if not state.immutable:
         return DecodingRows(state, fold, olds=olds)
     # then only the last count per key is visible, and no user function is called
-    if (fold.counts or fold.sums) and not updates and state.exact is int:
+    if (fold.counts or fold.sums) and not (updates or olds) and state.exact is int:
         return CountRows(state, sums=fold.sums)
-    return ImmutableRows(state, fold)
+    return ImmutableRows(state, fold, olds=olds)
 
 
 def column_fold(
@@ -38,13 +38,15 @@ def column_fold(
     out_keys: OutKeys | None,
 ) -> ColumnFold | None:
     """How whole columns are folded; ``None``: not at all. ``show``: takes updates, if anyone does."""
-    if olds or not state.immutable:
+    if not state.immutable:
         return None
     if fold.init is not None and fold.parts and not fold.partials:
         if updates and show is not None:
-            return None if why_no_updates(fold) else PartUpdates(state, fold, show=show, out_keys=out_keys)
+            return None if why_no_updates(fold) else PartUpdates(state, fold, show=show, out_keys=out_keys, olds=olds)
         parts = PartFolds.of(fold.parts)
         return None if parts is None else PartColumns(state, parts, fold.init)
+    if olds:
+        return None
     counts = fold.counts or (fold.sums and not updates)
     if not counts or fold.result is not None or state.exact is not int:
         return None

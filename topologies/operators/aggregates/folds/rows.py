@@ -11,19 +11,22 @@ from penstock.topologies.operators.aggregates.folds.strategy import Changes, Fai
 
 
 class ImmutableRows:
-    """For aggregates that cannot be changed in place: entries hold them as they are."""
+    """For aggregates that cannot be changed in place: entries hold them as they are. With ``olds`` it also returns the
+    aggregates before it."""
 
     runs_functions = True
 
-    def __init__(self, state: KeyValueStoreView, fold: Fold) -> None:
+    def __init__(self, state: KeyValueStoreView, fold: Fold, *, olds: bool) -> None:
         self._state = state
         self._fold = fold
+        self._olds = olds
 
     def fold(self, port: int, batch: Batch, store_keys: list[bytes], failed: Failed) -> Changes:
         state, init, adder = self._state, self._fold.init, self._fold.adders[port]
         entries, exact = state.entries, state.exact
         news: list[Any] = []
         times: list[int] = []
+        olds: list[Any] = []
         skipped: list[int] = []
         rows = zip(batch.keys, store_keys, values_of(self._fold, batch), batch.timestamps, strict=True)
         for i, (key, store_key, value, ts) in enumerate(rows):
@@ -46,7 +49,9 @@ class ImmutableRows:
                 continue
             news.append(new)
             times.append(ts)
-        return Changes(without(skipped, len(batch)), news, times)
+            if self._olds:
+                olds.append(old)
+        return Changes(without(skipped, len(batch)), news, times, olds if self._olds else None)
 
 
 class DecodingRows:

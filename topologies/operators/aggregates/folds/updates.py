@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from penstock.state.stores.store_view import KeyValueStoreView
 from penstock.topologies.columnar.json_writing import DictOf
+from penstock.topologies.columnar.kernels import Groups
 from penstock.topologies.operator_api.batch import Batch, ColumnBatch
 from penstock.topologies.operator_api.columns import CodedColumn, Column, NumberColumn, StructColumn
 from penstock.topologies.operators.aggregates.fold import Fold
@@ -29,10 +32,16 @@ def why_no_updates(fold: Fold) -> str | None:
 
 class PartUpdates:
     """Folds of aggregates that are tuples of their expressions' accumulators. ``show`` gets every update, with the keys that
-    ``out_keys`` returns (``None``: the records' own)."""
+    ``out_keys`` returns (``None``: the records' own), and with ``olds`` also what was shown before."""
 
     def __init__(
-        self, state: KeyValueStoreView, fold: Fold, *, show: Callable[[Batch], None], out_keys: OutKeys | None
+        self,
+        state: KeyValueStoreView,
+        fold: Fold,
+        *,
+        show: Callable[[Batch], None],
+        out_keys: OutKeys | None,
+        olds: bool,
     ) -> None:
         assert fold.init is not None and fold.result_of_parts is not None
         self._state = state
@@ -45,6 +54,8 @@ class PartUpdates:
         self._names = DictOf(f"part{i}" for i in range(1, len(fold.parts) + 1))
         self._show = show
         self._out_keys = out_keys
+        self._result = fold.result
+        self._olds = olds
 
     def fold(self, batch: ColumnBatch, touched: Touched) -> bool:
         columns = self._columns.of(batch)
@@ -69,14 +80,32 @@ class PartUpdates:
         shown = self._results.make(ColumnBatch(nothing, StructColumn(results, self._names), rows.times, rows.orders))
         if shown is None:
             return False
+        try:
+            olds = self._before(shown, found.groups, before) if self._olds else None
+        except Exception:  # raised again at its record
+            return False
         numbers = found.groups.numbers
         keys: list[Any] | Column | None = rows.key_column
         if self._out_keys is not None:
             keys = CodedColumn(numbers.astype("int32"), self._out_keys(found.store_keys, found.keys))
         assert keys is not None
         times = times_so_far(found.groups, rows.times, before)
-        self._show(ColumnBatch(keys, shown, times, rows.orders, rows.headers))
+        self._show(ColumnBatch(keys, shown, times, rows.orders, rows.headers, olds))
         put_accumulators(
             self._state, found.store_keys, list(zip(*new, strict=True)), touched.latest(batch.times), before
         )
         return True
+
+    def _before(self, shown: Column, groups: Groups, before: list[Any]) -> list[Any]:
+        """The updates that each one replaces: the one before it of the same entry, or what was stored."""
+        by_group = np.argsort(groups.numbers, kind="stable")
+        same = np.flatnonzero(np.diff(groups.numbers[by_group]) == 0)
+        places, former = by_group[same + 1], by_group[same]
+        olds: list[Any] = [None] * len(shown)
+        for place, old in zip(places.tolist(), shown.take(former).to_list(), strict=True):
+            olds[place] = old
+        result = self._result
+        for place, entry in zip(groups.firsts.tolist(), before, strict=True):
+            if entry is not None:
+                olds[place] = entry[0] if result is None else result(entry[0])
+        return olds

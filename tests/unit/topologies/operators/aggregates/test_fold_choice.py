@@ -29,12 +29,13 @@ def state(value: Serde[Any]) -> KeyValueStoreView:
     [
         (COUNTING, INT, False, False, "CountRows", "CountColumns"),
         (COUNTING, INT, True, False, "ImmutableRows", "CountColumns"),
-        (COUNTING, INT, False, True, "DecodingRows", None),
+        (COUNTING, INT, False, True, "ImmutableRows", None),
         (SUMS, INT, False, False, "CountRows", "CountColumns"),
         (SUMS, INT, True, False, "ImmutableRows", None),
         (SHOWN, INT, False, False, "CountRows", None),
         (REDUCE, INT, False, False, "ImmutableRows", None),
         (REDUCE, serde_of(list), False, False, "DecodingRows", None),
+        (REDUCE, serde_of(list), False, True, "DecodingRows", None),
     ],
 )
 def test_choice(fold: Fold, value: Serde[Any], updates: bool, olds: bool, rows: str, columns: str | None) -> None:

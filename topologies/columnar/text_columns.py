@@ -1,0 +1,140 @@
+"""Records as the JSON that a serde writes, whose fields are read, and which are decoded, only where that is needed.
+
+A *pool* has the texts of distinct records; columns point into it. So what is read of a record is read once for all columns
+of the pool, however often the record stands in them, and a field that is not read costs nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from penstock.state.serdes.serde import Serde
+from penstock.topologies.columnar.json_columns import JsonProjection, why_not_projected
+from penstock.topologies.operator_api.columns import BytesColumn, Column, Places, StructColumn
+
+_MOST = 2
+"""If fewer than one in this number of a pool's records are needed, only those are decoded."""
+
+
+class FieldReaders:
+    """Reads fields of the records of ``serde``, which reads JSON of the decoder's type."""
+
+    def __init__(self, serde: Serde[Any], decoder: msgspec.json.Decoder[Any]) -> None:
+        self.serde = serde
+        self.names = tuple(f.name for f in _fields(decoder.type))
+        self._type = decoder.type
+        self._projections: dict[tuple[str, ...], JsonProjection | None] = {}
+
+    def of(self, names: tuple[str, ...]) -> JsonProjection | None:
+        """The projection to these fields; ``None``: they cannot be read apart."""
+        if names not in self._projections:
+            why = why_not_projected(self._type, names)
+            made = None if why is not None else JsonProjection(self._type, names, self.serde.deserialize)
+            self._projections[names] = made
+        return self._projections[names]
+
+
+def _fields(tp: Any) -> Iterable[Any]:
+    return getattr(msgspec.inspect.type_info(tp), "fields", ())
+
+
+class TextPool:
+    """Texts as the serde of ``readers`` writes them, none of which is null."""
+
+    def __init__(self, texts: BytesColumn, readers: FieldReaders, objects: list[Any] | None = None) -> None:
+        self.texts = texts
+        self.readers = readers
+        self._columns: dict[str, Column | None] = {}
+        self._objects = objects
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+    def read(self, names: Iterable[str]) -> bool:
+        """Read these fields at once. ``False``: they cannot be."""
+        missing = tuple(sorted(set(names) - self._columns.keys()))
+        if missing:
+            projection = self.readers.of(missing)
+            found = None if projection is None else projection.read(self.texts)
+            columns: Mapping[str, Column] = {} if found is None or found.failed else found.columns
+            self._columns.update((name, columns.get(name)) for name in missing)
+        return all(self._columns[name] is not None for name in names)
+
+    def field(self, name: str) -> Column | None:
+        """One field of all records; ``None``: it cannot be read."""
+        self.read((name,))
+        return self._columns[name]
+
+    def values(self, codes: Places) -> list[Any]:
+        """The records at these indices. Where an object can be changed, each gets its own."""
+        read = self.readers.serde.deserialize
+        if not self.readers.serde.immutable:
+            return list(map(read, self.texts.take(codes).to_list()))  # type: ignore[arg-type]  # none is null
+        if self._objects is None and len(used := np.unique(codes)) * _MOST < len(self):
+            texts = self.texts.take(used).to_list()
+            made = dict(zip(used.tolist(), map(read, texts), strict=True))  # type: ignore[arg-type]  # none is null
+            return list(map(made.__getitem__, codes.tolist()))
+        if self._objects is None:
+            self._objects = list(map(read, self.texts.to_list()))  # type: ignore[arg-type]  # none is null
+        return list(map(self._objects.__getitem__, codes.tolist()))
+
+
+class _Fields(Mapping[str, Column]):
+    """The fields of a column, each taken from the pool at its first use."""
+
+    def __init__(self, pool: TextPool, codes: Places) -> None:
+        self._pool = pool
+        self._codes = codes
+        self._taken: dict[str, Column] = {}
+
+    def __getitem__(self, name: str) -> Column:
+        if name not in self._taken:
+            whole = self._pool.field(name) if name in self._pool.readers.names else None
+            if whole is None:
+                raise KeyError(name)
+            self._taken[name] = whole.take(self._codes)
+        return self._taken[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._pool.readers.names)
+
+    def __len__(self) -> int:
+        return len(self._pool.readers.names)
+
+
+class TextColumn(StructColumn):
+    """Records of a pool: ``codes`` are their indices in it."""
+
+    __slots__ = ("codes", "pool")
+
+    def __init__(self, pool: TextPool, codes: Places) -> None:
+        # a separate function each, so that two columns are never taken for parts of one
+        super().__init__(_Fields(pool, codes), partial(_no_record))
+        self.pool = pool
+        self.codes = codes
+
+    @property
+    def raw(self) -> BytesColumn:
+        """The records as their serde writes them."""
+        return self.pool.texts.take(self.codes)
+
+    def __len__(self) -> int:
+        return len(self.codes)
+
+    def to_list(self) -> list[Any]:
+        return self.pool.values(self.codes)
+
+    def take(self, places: Places) -> TextColumn:
+        return TextColumn(self.pool, self.codes[places])
+
+    def slice(self, start: int, stop: int) -> TextColumn:
+        return TextColumn(self.pool, self.codes[start:stop])
+
+
+def _no_record(*values: Any) -> Any:
+    raise AssertionError("records are read from their texts, not built from some of their fields")

@@ -72,8 +72,8 @@ class Plan(NamedTuple):
     bound: str
 
 
-FITTED = (Shape(4, 1_000_000, 2), Shape(4, 10_000_000, 2), Shape(16, 1_000_000, 2), Shape(16, 10_000_000, 1))
-FORETOLD = (Shape(16, 10_000_000, 2), Shape(4, 10_000_000, 1))
+FITTED = (Shape(4, 1_000_000, 2), Shape(4, 20_000_000, 2), Shape(16, 1_000_000, 2), Shape(16, 20_000_000, 1))
+FORETOLD = (Shape(16, 20_000_000, 2), Shape(4, 20_000_000, 1))
 
 
 def terms(shape: Shape) -> tuple[float, float, float, float]:

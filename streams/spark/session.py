@@ -25,6 +25,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from penstock.state.errors import EnvironmentFault
+from penstock.state.machine.atomic_files import replace_file
 from penstock.streams.kafka.embedded.java import find_java
 from penstock.streams.spark.jars import class_path, known_jars, note_jars, resolving
 from penstock.streams.spark.report.record import current, phase
@@ -46,6 +47,14 @@ _ARROW_BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
 _ARROW_BYTES_MAX = 16 << 20
 """By default Spark bounds batches for Python only by rows, ten thousand of any size. A single larger row still
 passes."""
+_ERRORS_ONLY = b"""rootLogger.level = error
+rootLogger.appenderRef.stderr.ref = stderr
+appender.stderr.type = Console
+appender.stderr.name = stderr
+appender.stderr.target = SYSTEM_ERR
+appender.stderr.layout.type = PatternLayout
+appender.stderr.layout.pattern = %d{yy/MM/dd HH:mm:ss} %p %c{1}: %m%n%ex
+"""
 _SHUFFLED = "spark.sql.shuffle.partitions"
 _OF_JARS = (
     "spark.jars",
@@ -112,6 +121,7 @@ def open_session(settings: SparkSettings) -> SparkSession:
     local = is_local(settings.master)
     ours = settings.conf.keys().isdisjoint(_OF_JARS)
     jars = known_jars(cache, packages) if ours else None
+    alone = local and _in_this_process(settings.master)
     conf = {
         "spark.driver.memory": settings.driver_memory,
         "spark.ui.enabled": str(settings.ui).lower(),
@@ -122,8 +132,9 @@ def open_session(settings: SparkSettings) -> SparkSession:
         **(
             {"spark.jars.packages": ",".join(packages), "spark.jars.ivy": str(cache)}
             if jars is None
-            else class_path(jars, in_this_process=local and _in_this_process(settings.master))
+            else class_path(jars, in_this_process=alone)
         ),
+        **(_quietly(cache) if alone else {}),
         **settings.conf,
     }
     if local:
@@ -155,6 +166,15 @@ def is_local(master: str | None, env: Mapping[str, str] = os.environ) -> bool:
     """Whether the session is known to be in this process: by its master, or because Spark's own configuration cannot
     name another one."""
     return master.startswith("local") if master is not None else not any(name in env for name in _CONFIGURED)
+
+
+def _quietly(cache: Path) -> Mapping[str, str]:
+    """The settings by which Spark's JVM logs errors only, from its first line on."""
+    cache.mkdir(parents=True, exist_ok=True)
+    replace_file(file := cache / "log4j2.properties", _ERRORS_ONLY)
+    # The hostname's address is of no use to a session that stays on the loopback one, and Spark warns of it.
+    os.environ.setdefault("SPARK_LOCAL_IP", _LOOPBACK["spark.driver.host"])
+    return {"spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={file.as_uri()}"}
 
 
 def _in_this_process(master: str | None) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -15,6 +16,7 @@ from penstock.streams.batch.cluster import CommittedInput
 from penstock.streams.batch.replay_plan import ReplayPlan, journal_bounds, recompute_levels
 from penstock.streams.batch.trace import TracedRecord, departure
 from penstock.streams.kafka import embedded
+from penstock.streams.spark import session
 from penstock.streams.spark.connection import Connection
 from penstock.streams.spark.failures import translate
 from penstock.streams.spark.read import KafkaSource, java_options
@@ -188,3 +190,9 @@ def test_answers_to_a_firing_right_after_the_commit_at_the_begin_are_replayed() 
     entries: list[JournalEntry] = [asked_by_commit, fired, asked_after, asked_later]
     assert journal_of((2, 2), (8, 8), (100, 300), entries) == [fired, asked_after, asked_later]
     assert journal_of((2, 2), (8, 8), (100, 300), [asked_by_commit, asked_later]) == [asked_later]
+
+
+def test_a_local_session_shuffles_into_twice_its_threads() -> None:
+    cores = os.cpu_count() or 1
+    masters = ["local[2]", "local[3,4]", "local[*]", None]
+    assert [session._shuffle_partitions(master) for master in masters] == [4, 6, 2 * cores, 2 * cores]

@@ -34,7 +34,6 @@ KEYS = 100_000
 JOBS = ("replay", "compact", "catch-up")
 KINDS = ("driver, JVM", "driver, Python", "executor, JVM", "executor, Python")
 HEAD = ["job", "records", *(f"{kind}, MB" for kind in KINDS), "s", "check"]
-PLOT = "memory-of-spark-jobs-against-records"
 HEAP = "1g"
 MEASURED = "measured"
 """What the job's process writes when its work is done, before its answer is checked."""

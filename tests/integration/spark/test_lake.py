@@ -126,8 +126,14 @@ def test_a_second_run_at_the_same_time_is_taken_back_and_the_command_writes(
 
 
 def test_the_program_of_the_page_makes_its_cohort_table(
-    spark: SparkSession, live: Live, tmp_path: Path, catalog: str, capsys: pytest.CaptureFixture[str]
+    spark: SparkSession,
+    live: Live,
+    tmp_path: Path,
+    catalog: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setenv("PENSTOCK_BOOTSTRAP_SERVERS", live.bootstrap_servers)
     topic = live.topic("shop-events")
     live.create(2, topic)
     days = [(key, DAY_MS * day) for key, day in ((b"ann", 0), (b"bob", 0), (b"ann", 1), (b"eve", 1), (b"ann", 1))]
@@ -136,7 +142,6 @@ def test_the_program_of_the_page_makes_its_cohort_table(
     here = {
         "shop:topology": f"{tmp_path}/shop.py:topology",
         '"shop"': f'"{live.application_id}"',
-        "127.0.0.1:9092": live.bootstrap_servers,
         "shop-events": topic,
         "lake.shop": f"{catalog}.shop",
         "./lake": str(tmp_path / "lake"),

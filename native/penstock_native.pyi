@@ -155,6 +155,23 @@ class JsonProjector:
         """A byte per row, 1 where the decoder must be asked (``None``: nowhere), and for each needed field int32 codes and
         values, or numbers and nulls. What stands at rows that the decoder must be asked about means nothing."""
 
+class AvroProjector:
+    """Reads fields of flat Avro records."""
+
+    def __init__(self, fields: list[tuple[str, Any]], framed: bool, texts_bytes_max: int) -> None:
+        """Of each needed field its kind (``str``, ``bytes``, ``int``, ``float``, ``bool``) and the value of records that
+        were written without it. ``framed``: a zero and the schema's number stand before each record."""
+
+    def add(self, number: int, steps: list[tuple[str, int, bool, int, list[bytes | None]]] | None) -> None:
+        """The schema of this number, 0 without frames: of each field, in order, its Avro type (of bytes that must be a
+        text: ``string``), which branch of a union is null (-1: it is none), whether a null can be read, the place among the
+        needed fields (-1: it is not needed), and of an enum the symbols, ``None`` where one cannot be read. ``None``: the
+        decoder must be asked about all its records. ``ValueError`` and ``IndexError`` for what does not fit."""
+
+    def project(self, data: Any, offsets: Any, nulls: Any) -> tuple[bytes | None, list[tuple[Any, Any]], list[int]]:
+        """As that of ``JsonProjector``, and numbers of schemas that have not been added, about whose records the decoder
+        must be asked."""
+
 class JsonForm:
     """How an encoder writes objects of one type."""
 

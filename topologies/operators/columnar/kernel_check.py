@@ -18,6 +18,7 @@ from penstock.state.stores.memory_backend import MemoryBackend
 from penstock.state.stores.store import StoreSpec, StoreWrites
 from penstock.state.stores.store_view import KeyValueStoreView
 from penstock.topologies.columnar import kernels
+from penstock.topologies.columnar.avro_columns import AvroForm, AvroProjection
 from penstock.topologies.columnar.json_columns import JsonProjection
 from penstock.topologies.columnar.json_writing import DictOf, written_json
 from penstock.topologies.operator_api.columns import BytesColumn, CodedColumn, Column, NumberColumn, StructColumn
@@ -145,6 +146,37 @@ def _fields() -> Any:
     return [repr(np.delete(np.array(c.to_list(), object), bad).tolist()) for c in columns.values()], bad
 
 
+_AVRO: dict[bytes, _Sample] = {
+    b"\0\0\0\0\1\2\2x\x17" + bytes(6) + b"\xf8\x3f\1": _Sample("x", -12, 1.5, True),
+    b"\0\0\0\0\1\0\x80\2" + bytes(8) + b"\0": _Sample(None, 128, 0.0, False),
+    b"\0\0\0\0\2\x0f\4\xc3\xa9": _Sample("\u00e9", -1, -8.0, True),
+}
+"""Records of two schemas, and what they are."""
+
+
+def _avro_fields() -> Any:
+    kinds: dict[str, Any] = {"s": ["null", "string"], "i": "int", "f": "double", "b": "boolean"}
+    defaults = {"s": "z", "i": -1, "f": 0.5, "b": True}
+    first, second, reader = (
+        {"type": "record", "name": "r", "fields": fields}
+        for fields in (
+            [{"name": name, "type": kind} for name, kind in kinds.items()],
+            [{"name": "f", "type": "long"}, {"name": "s", "type": "string"}],
+            [{"name": name, "type": kind, "default": defaults[name]} for name, kind in kinds.items()],
+        )
+    )
+    form = AvroForm(_Sample, reader, True, {1: first, 2: second}.__getitem__)
+    projection = AvroProjection(form, ["s", "i", "f", "b"], _AVRO.__getitem__)
+    found = []
+    for damage in (b"", b"\0"):
+        columns, failed = projection.read(
+            BytesColumn.of([None, *(data + damage for data in _AVRO), b"\0\0\0\0\3\0", *_AVRO])
+        )
+        bad = [row for row, _ in failed]
+        found.append(([repr(np.delete(np.array(c.to_list(), object), bad).tolist()) for c in columns.values()], bad))
+    return found
+
+
 def _written() -> Any:
     texts = CodedColumn(np.array([0, 1, 2, 1], np.int32), ["plain", "two words", "not us\u00e9d"])
     numbers = np.array([0, -1, 1 << 62, -(1 << 63)], np.int64)
@@ -242,6 +274,7 @@ _CHECKS: dict[str, Callable[[], Any]] = {
     "groups": _groups,
     "words": _words,
     "fields of JSON": _fields,
+    "fields of Avro": _avro_fields,
     "tallies": _tally,
     "tallies of codes": _coded_tally,
     "records as JSON": _written,

@@ -209,6 +209,19 @@ def write_records(befores: list[bytes], columns: list[tuple[Any, ...]], count: i
     they are JSON; or JSON as data, offsets and nulls. ``None`` where what is to be quoted needs more than quotes.
     ``MemoryError`` where all rows together have no room."""
 
+def write_avro(
+    prefix: bytes,
+    fields: list[tuple[str, int, list[bytes | None]]],
+    columns: list[tuple[Any, ...]],
+    nulls: Any,
+    count: int,
+) -> tuple[bytes, bytes] | None:
+    """Avro records of so many rows, as data and int64 ends from a 0 on: the prefix, and the value of each field; nothing for
+    a null row. A field is its Avro type, which branch of a union is null (-1: none is), and the symbols of an enum. A column
+    is int64, float64 or uint8 (a flag) and nulls; or int32 codes and texts or bytes; or bytes as data, offsets and nulls.
+    ``None`` where a field does not hold a value, or a nan is a ``float``. ``MemoryError`` where all rows together have no
+    room."""
+
 def group_rows(codes: Any, bound: int) -> tuple[bytes, bytes, bytes]:
     """Of int32 or int64 codes below ``bound``: the number of each row's group, each group's code, and its first row, all
     int64."""

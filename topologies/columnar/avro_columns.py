@@ -48,14 +48,17 @@ _INT64_MAX = (1 << 63) - 1
 
 
 class AvroForm(NamedTuple):
-    """How a serde reads Avro: records of ``type``, by the schema ``reader`` (``None``: as they were written). ``framed``: a
-    zero and a schema's number stand before each record. ``writer`` gives the schema of a number, of 0 without frames, and
-    ``None`` for one that is not simply Avro; it raises what the row decoder would. Schemas are as fastavro parses them."""
+    """How a serde reads and writes Avro: records of ``type`` (``None``: dicts), which are read by the schema ``reader``
+    (``None``: as they were written). ``framed``: a zero and a schema's number stand before each record. ``writer`` gives the
+    schema of a number, of 0 without frames, and ``None`` for one that is not simply Avro; it raises what the row decoder
+    would. ``written`` gives, by the number that stands before it, the schema by which the serde has written a record; no
+    function: by more than a schema. Schemas are as fastavro parses them."""
 
     type: Any
     reader: Schema | None
     framed: bool
     writer: Callable[[int], Schema | None]
+    written: Callable[[int], Schema | None] | None = None
 
 
 class AvroCoder(ABC):
@@ -63,11 +66,11 @@ class AvroCoder(ABC):
 
     @abstractmethod
     def avro_form(self) -> AvroForm | None:
-        """How it reads; ``None``: not Avro of a type, or more than its library's reading."""
+        """How it reads and writes; ``None``: not Avro, or by more than its library."""
 
 
 def avro_form(serde: Serde[Any]) -> AvroForm | None:
-    """How the serde reads Avro; ``None`` if it does not."""
+    """How the serde reads and writes Avro; ``None`` if it does not."""
     coder = getattr(serde.deserialize, "__self__", None)
     return coder.avro_form() if isinstance(coder, AvroCoder) else None
 
@@ -75,6 +78,8 @@ def avro_form(serde: Serde[Any]) -> AvroForm | None:
 def why_not_avro(form: AvroForm, fields: Sequence[str]) -> str | None:
     """Why records cannot be read into columns of these fields; ``None`` if they can, as far as is known before the first
     record."""
+    if form.type is None:
+        return "its values have no declared type"
     shape = shape_of(form.type, PLAIN_AND_BYTES)
     if isinstance(shape, str):
         return shape
@@ -241,6 +246,20 @@ def _is_record(schema: Any) -> bool:
 
 def _last(name: str) -> str:
     return name.rpartition(".")[2]
+
+
+def flat_fields(schema: Schema) -> list[tuple[str, str, int, list[bytes | None]]] | None:
+    """The fields of a schema: the name, the kind, which branch of its union is null (-1: it is none) and the symbols of an
+    enum; ``None`` if it has fields of other types, or is not that of a record."""
+    if not _is_record(schema):
+        return None
+    found: list[tuple[str, str, int, list[bytes | None]]] = []
+    for field in schema["fields"]:
+        tp = _simple(field["type"])
+        if tp is None:
+            return None
+        found.append((field["name"], tp.kind, tp.null_branch, [s.encode() for s in tp.symbols]))
+    return found
 
 
 def _simple(tp: Any) -> _Simple | None:

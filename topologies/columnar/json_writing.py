@@ -36,6 +36,19 @@ class DictOf:
         return dict(zip(self.names, values, strict=True))
 
 
+class InstanceOf:
+    """Builds an instance of a class of a record's fields."""
+
+    __slots__ = ("names", "python")
+
+    def __init__(self, names: Iterable[str], python: type) -> None:
+        self.names = tuple(names)
+        self.python = python
+
+    def __call__(self, *values: Any) -> Any:
+        return self.python(**dict(zip(self.names, values, strict=True)))
+
+
 class Finite:
     """The encoder of a serde that refuses inf and nan. ``encode`` writes them as null."""
 

@@ -1,12 +1,13 @@
-//! Avro into columns: see `kernels::avro`.
+//! Avro into columns, and out of them: see `kernels::avro`.
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3::types::{PyList, PyTuple};
+use pyo3::types::{PyBytes, PyList, PyString, PyTuple};
 
-use super::buffers::{Held, rows_of, to_bytes};
+use super::buffers::{Held, large_bytes, rows_of, to_bytes};
 use super::json_reading::finished;
 use crate::kernels::avro::reading::{self, Kind, Step};
+use crate::kernels::avro::writing::{self, Field, Part};
 use crate::kernels::interner::check_rows;
 use crate::kernels::json::projector::{Output, UNSURE};
 use crate::kernels::json::record::{Found, Kind as Holds};
@@ -91,4 +92,90 @@ impl AvroProjector {
         let status = status.contains(&UNSURE).then(|| to_bytes(py, &status));
         (status, PyList::new(py, columns)?, projector.unknown.clone()).into_pyobject(py)
     }
+}
+
+/// A column as Python hands it over.
+#[derive(FromPyObject)]
+enum Given<'py> {
+    /// Data, offsets, nulls.
+    Raw(Held<u8>, Held<i64>, Option<Held<u8>>),
+    /// Codes and values.
+    Coded(Held<i32>, Bound<'py, PyList>),
+    /// Numbers and nulls.
+    Ints(Held<i64>, Option<Held<u8>>),
+    Floats(Held<f64>, Option<Held<u8>>),
+    Bools(Held<u8>, Option<Held<u8>>),
+}
+
+/// The values that codes use: texts or, of a field of bytes, bytes. `None`: one is neither that nor null.
+fn used<'a>(codes: &[i32], values: &'a [Bound<'_, PyAny>], bytes: bool) -> PyResult<Option<Vec<Option<&'a [u8]>>>> {
+    let mut found: Vec<Option<&[u8]>> = vec![None; values.len()];
+    let mut seen = vec![false; values.len()];
+    for &code in codes {
+        let code = code as usize;
+        if *seen.get(code).ok_or_else(|| PyValueError::new_err(format!("no value has code {code}")))? {
+            continue;
+        }
+        seen[code] = true;
+        let value = &values[code];
+        found[code] = match (value.cast::<PyString>(), value.cast::<PyBytes>()) {
+            _ if value.is_none() => None,
+            (Ok(text), _) if !bytes => match text.to_str() {
+                Ok(text) => Some(text.as_bytes()),
+                Err(_) => return Ok(None),
+            },
+            (_, Ok(data)) if bytes => Some(data.as_bytes()),
+            _ => return Ok(None),
+        };
+    }
+    Ok(Some(found))
+}
+
+/// A field to write: its kind, the branch of its union that is null (-1: of another type), the symbols of an enum.
+type FieldSpec = (String, i64, Vec<Option<Vec<u8>>>);
+
+/// `prefix` and the columns' values, for each row, by the fields of the schema; nothing for a row that is null: `(data, int64
+/// ends from 0 on)`. `None`: a value that its field does not hold, or of which it is not certain how it is written.
+#[pyfunction]
+pub fn write_avro<'py>(
+    py: Python<'py>,
+    prefix: Vec<u8>,
+    fields: Vec<FieldSpec>,
+    columns: Vec<Bound<'py, PyAny>>,
+    nulls: Option<Held<u8>>,
+    count: usize,
+) -> PyResult<Option<Bound<'py, PyTuple>>> {
+    let field_of = |(kind, null_branch, symbols): FieldSpec| {
+        let null_branch = match null_branch {
+            -1 => None,
+            0 | 1 => Some(null_branch as u8),
+            other => return Err(PyValueError::new_err(format!("no branch {other}"))),
+        };
+        Ok(Field { kind: kind_of(&kind, symbols)?, null_branch })
+    };
+    let fields: Vec<Field> = fields.into_iter().map(field_of).collect::<PyResult<_>>()?;
+    let given: Vec<Given> = columns.iter().map(|column| column.extract()).collect::<PyResult<_>>()?;
+    let lists: Vec<Vec<Bound<'_, PyAny>>> = given
+        .iter()
+        .map(|one| if let Given::Coded(_, values) = one { values.iter().collect() } else { vec![] })
+        .collect();
+    let mut parts = vec![];
+    for (index, (one, values)) in given.iter().zip(&lists).enumerate() {
+        let bytes = fields.get(index).is_some_and(|field| field.kind == Kind::Bytes);
+        parts.push(match one {
+            Given::Raw(data, offsets, nulls) => Part::Raw(rows_of(data, offsets, nulls.as_ref())?),
+            Given::Coded(codes, _) => {
+                let Some(values) = used(codes.slice(), values, bytes)? else { return Ok(None) };
+                Part::Coded(codes.slice(), values)
+            }
+            Given::Ints(numbers, nulls) => Part::Ints(numbers.slice(), nulls.as_ref().map(Held::slice)),
+            Given::Floats(numbers, nulls) => Part::Floats(numbers.slice(), nulls.as_ref().map(Held::slice)),
+            Given::Bools(flagged, nulls) => Part::Bools(flagged.slice(), nulls.as_ref().map(Held::slice)),
+        });
+    }
+    let nulls = nulls.as_ref().map(Held::slice);
+    let Some((data, ends)) = py.detach(|| writing::write(&prefix, &fields, &parts, nulls, count))? else {
+        return Ok(None);
+    };
+    Ok(Some((large_bytes(py, &data)?, to_bytes(py, &ends)).into_pyobject(py)?))
 }

@@ -27,6 +27,8 @@ Options: TypeAlias = Mapping[str, Any]
 SubjectStrategy: TypeAlias = Literal["topic", "record", "topic_record"]
 _Form: TypeAlias = Literal["avro", "json_schema", "protobuf"]
 _CLIENTS = "confluent_kafka.schema_registry"
+_PLAIN_OPTIONS = frozenset(("auto.register.schemas", "normalize.schemas", "use.latest.version", "use.schema.id"))
+"""Options that only choose the schema by which a value is written."""
 
 
 def subject_name(
@@ -125,13 +127,20 @@ class _SerializerConfig(AvroCoder):
         return self.values.read(value)
 
     def avro_form(self) -> AvroForm | None:
-        if self.form != "avro" or self.values.type is None or "use.latest.with.metadata" in dict(self.options):
+        if self.form != "avro" or "use.latest.with.metadata" in dict(self.options):
             return None
         try:
             reader = None if self.schema is None else _parsed(self.schema)
         except Exception:  # raised again by the deserializer
             return None
-        return AvroForm(self.values.type, reader, True, self._written_by)
+        plain = dict(self.options).keys() <= _PLAIN_OPTIONS
+        return AvroForm(self.values.type, reader, True, self._written_by, self._writes_by if plain else None)
+
+    def _writes_by(self, number: int) -> Any:
+        """The schema by which the serializer has written a value with this number."""
+        known = dict(self.options)
+        given = self.schema is not None and not known.get("use.latest.version") and known.get("use.schema.id") is None
+        return _parsed(self.schema) if given else self._written_by(number)
 
     def _written_by(self, number: int) -> Any:
         """The schema of this number; ``None`` if it names others, or has rules that the deserializer obeys."""

@@ -54,9 +54,10 @@ class _Avro(AvroCoder):
     values: TypedValues
 
     def avro_form(self) -> AvroForm | None:
-        if self.values.type is None:
-            return None
-        return AvroForm(self.values.type, None, False, lambda _: _avro_of(self.schema)[0])
+        def schema(_: int) -> Any:
+            return _avro_of(self.schema)[0]
+
+        return AvroForm(self.values.type, None, False, schema, schema)
 
     def serialize(self, value: Any) -> bytes:
         out = io.BytesIO()

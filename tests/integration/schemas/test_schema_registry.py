@@ -114,6 +114,48 @@ def test_columns_of_mixed_versions_are_what_rows_give(url: str, schema: str | No
     assert found[0] == found[1]
 
 
+@pytest.mark.parametrize("schema", [SECOND, None])
+def test_columns_and_values_are_written_as_confluents_client_does(url: str, schema: str | None) -> None:
+    """Records that are passed on, made by expressions and made by functions, under the number of their schema."""
+    registry, topic = schemas.SchemaRegistry(url), f"out-{schema is None}"
+    client = SchemaRegistryClient({"url": url})
+    newest = client.register_schema(f"{topic}-value", Schema(SECOND, "AVRO"))
+    old = registry.avro(f"{topic}-in", FIRST)
+    values = [old.serialize({"shop": f"s{n % 3}", "cents": n}) for n in range(200)]
+    typed = registry.avro(f"{topic}-value", schema, type=Order)
+    builder = ps.StreamsBuilder("writes", key=str)
+    reading = registry.avro(f"{topic}-value", SECOND, type=Order)
+    builder.stream("a", value=reading).filter(ps.col("cents") >= 0).to("passed", value=typed)
+    builder.stream("b", value=reading).map_values(lambda order: Order(order.shop, -order.cents, "USD")).to(
+        "mapped", value=typed
+    )
+    untyped = registry.avro(f"{topic}-value", schema)
+    builder.stream("c", value=reading).select(ps.col("shop"), ps.col("cents"), currency=ps.col("shop")).to(
+        "selected", value=untyped
+    )
+    topology = builder.build()
+    assert topology.describe(plan=True).count("(Sink): columns") == 3
+    found = []
+    for columns in (False, True):
+        with ps.TopologyTestDriver(topology, columns=columns) as driver:
+            records = [Record(b"k%d" % (n % 5), data, n) for n, data in enumerate(values)]
+            driver.pipe_raw(dict.fromkeys(("a", "b", "c"), records))
+            found.append([driver.read_raw(name) for name in ("passed", "mapped", "selected")])
+    assert found[0] == found[1]
+    encode = AvroSerializer(client, SECOND, conf={"subject.name.strategy": lambda ctx, record: f"{topic}-value"})
+    context = SerializationContext(topic, MessageField.VALUE)
+    wanted = [
+        [encode({"shop": f"s{n % 3}", "cents": cents, "currency": currency}, context) for n, cents, currency in rows]
+        for rows in (
+            [(n, n, "EUR") for n in range(200)],
+            [(n, -n, "USD") for n in range(200)],
+            [(n, n, f"s{n % 3}") for n in range(200)],
+        )
+    ]
+    assert [[record.value for record in part] for part in found[1]] == wanted
+    assert {int.from_bytes(data[1:5]) for data in wanted[0] if data} == {newest}
+
+
 def test_what_the_registry_refuses_is_named(url: str) -> None:
     registry = schemas.SchemaRegistry(url)
     registry.avro("refused-value", FIRST).serialize({"shop": "s", "cents": 7})

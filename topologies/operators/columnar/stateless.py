@@ -11,7 +11,7 @@ import msgspec
 import numpy as np
 
 from penstock.topologies.columnar.column_parts import nulls_of
-from penstock.topologies.columnar.json_writing import DictOf
+from penstock.topologies.columnar.json_writing import DictOf, InstanceOf
 from penstock.topologies.expressions.inference import Inference
 from penstock.topologies.expressions.kernels import either
 from penstock.topologies.expressions.row_function import ExpressionFunction
@@ -302,14 +302,7 @@ class _Structs:
 
 
 def _builder(names: list[str], python: type | None) -> Callable[..., Any]:
-    if python is None:
-        return DictOf(names)
-
-    def record(*values: Any) -> Any:
-        fields = dict(zip(names, values, strict=True))
-        return python(**fields)
-
-    return record
+    return DictOf(names) if python is None else InstanceOf(names, python)
 
 
 def key_mode(fn: Any, out: RequiredColumns) -> InputMode:

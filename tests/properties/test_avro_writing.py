@@ -25,7 +25,7 @@ ODD = st.sampled_from(
 
 @st.composite
 def written(draw: Callable[[Any], Any], *, tame: bool = False) -> tuple[Serde[Any], Any, list[Any]]:
-    """A serde of a type, the type, and values of it, in a few of which a field holds something odd. ``tame``: values
+    """A serde of a type, its schema, and values of it, in a few of which a field holds something odd. ``tame``: values
     that cannot be changed, and nothing odd."""
     fields = [Field(draw, n) for n in draw(st.permutations(NAMES))[: draw(st.integers(1, 5))]]
     odd = not tame and draw(st.booleans())
@@ -38,11 +38,12 @@ def written(draw: Callable[[Any], Any], *, tame: bool = False) -> tuple[Serde[An
         tp = dataclasses.make_dataclass("R", annotations, frozen=tame or draw(st.booleans()), slots=draw(st.booleans()))
     values = [tp(**{n: draw(v) for n, v in held}) for _ in range(draw(st.integers(8, 20)))]
     absent = draw(st.integers(0, 3)) == 0
-    return (
-        schemas.avro(record([f.schema() for f in fields]), type=tp),
-        tp,
-        [*values, *([None] if absent else []), values[0]],
-    )
+    schema = record([f.schema() for f in fields])
+    return schemas.avro(schema, type=tp), schema, [*values, *([None] if absent else []), values[0]]
+
+
+def fields_of(value: Any) -> dict[str, Any]:
+    return msgspec.structs.asdict(value) if isinstance(value, msgspec.Struct) else dataclasses.asdict(value)
 
 
 def by_rows(serde: Serde[Any], values: list[Any]) -> list[bytes | None] | None:
@@ -53,14 +54,22 @@ def by_rows(serde: Serde[Any], values: list[Any]) -> list[bytes | None] | None:
 
 
 @settings(max_examples=150, deadline=None)
-@given(written())
-def test_values_are_what_the_serde_writes(case: Any) -> None:
-    serde, _, values = case
+@given(written(), st.sampled_from(["", "", "another field", "a field less"]))
+def test_values_are_what_the_serde_writes(case: Any, more: str) -> None:
+    serde, schema, values = case
     writer = avro_writer(serde)
     if writer is None:
         return
-    found = writer.of_values(values)
-    assert found is None or found.to_list() == by_rows(serde, values)
+    typed_found = writer.of_values(values)
+    assert typed_found is None or typed_found.to_list() == by_rows(serde, values)
+    untyped = schemas.avro(schema)
+    writer, dicts = avro_writer(untyped), [None if v is None else fields_of(v) for v in values]
+    if more:
+        dicts[-1] = {**dicts[-1], "z": 1} if more == "another field" else dict(list(dicts[-1].items())[1:])
+    assert writer is not None
+    found = writer.of_values(dicts)
+    assert found is None or found.to_list() == by_rows(untyped, dicts)
+    assert typed_found is None or more or found is not None
 
 
 @settings(max_examples=120, deadline=None)

@@ -8,10 +8,11 @@ field does not hold exactly is left to the serde, with its errors.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
+from inspect import getattr_static
+from types import MemberDescriptorType
 from typing import Any
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -95,33 +96,38 @@ class AvroWriter:
         return self._written(fields, column.nulls, len(column), lambda row: column.slice(row, row + 1).to_list()[0])
 
     def of_values(self, values: list[Any]) -> BytesColumn | None:
-        """Instances of the serde's type, or null."""
+        """Instances of the serde's type, or dicts where it has none, or null."""
+        if len(values) < _FEWEST or (self._shape is None and self._form.type is not None):
+            return None
         kinds = set(map(type, values))
         kinds.discard(_NONE)
-        if len(values) < _FEWEST or self._shape is None or kinds != {self._form.type}:
+        if kinds != {dict if self._form.type is None else self._form.type}:
             return None
         nulls, some = None, values
         if None in values:
             nulls = np.fromiter((v is None for v in values), np.bool_, len(values))
             whole = next(v for v in values if v is not None)
             some = [whole if v is None else v for v in values]
-        fields: dict[str, Column] = {}
         try:
-            # what has been deleted from an instance is not taken from its class
-            held = None if issubclass(self._form.type, msgspec.Struct) else list(map(vars, some))
-        except TypeError:  # it has slots
-            held = None
-        try:
-            for f in self._shape.fields:
-                listed: Iterable[Any]
-                if held is None:
-                    listed = map(operator.attrgetter(f.name), some)
-                else:
-                    listed = map(operator.itemgetter(f.name), held)
-                fields[f.key] = _Listed(list(listed))
+            fields = self._apart(some)
         except (AttributeError, KeyError):
             return None
-        return self._written(fields, nulls, len(values), values.__getitem__)
+        return None if fields is None else self._written(fields, nulls, len(values), values.__getitem__)
+
+    def _apart(self, values: list[Any]) -> dict[str, Column] | None:
+        """The fields of values of one kind. Raises ``AttributeError`` or ``KeyError`` where one is missing."""
+        held: list[dict[str, Any]] | None = None
+        if self._shape is None:
+            held, names = values, [(name, name) for name in values[0]]
+            if set(map(len, values)) != {len(names)}:
+                return None
+        else:
+            names = [(f.key, f.name) for f in self._shape.fields]
+            if not hasattr(self._form.type, "__struct_fields__") and hasattr(values[0], "__dict__"):
+                held = list(map(vars, values))  # what was deleted from an instance is not taken from its class
+        if held is None:
+            return {key: _Listed(list(map(operator.attrgetter(name), values))) for key, name in names}
+        return {key: _Listed(list(map(operator.itemgetter(name), held))) for key, name in names}
 
     def _written(
         self, columns: Mapping[str, Column], nulls: Mask | None, count: int, value: Callable[[int], Any]
@@ -207,7 +213,12 @@ def _numbers(array: NDArray[Any], nulls: Mask | None) -> tuple[Any, ...]:
 
 
 def _writes_all(tp: Any, shape: Shape) -> bool:
-    """Whether all fields of an object are written, also those with their defaults or of private names."""
+    """Whether what is written of an object are all its attributes, also those with their defaults or of private names."""
     config = getattr(tp, "__struct_config__", None)
-    whole = config is None or not config.omit_defaults
-    return whole and not shape.mapping and not any(f.name.startswith("_") for f in shape.fields)
+    names = [f.name for f in shape.fields]
+    if shape.mapping or any(name.startswith("_") for name in names):
+        return False
+    if config is None:  # a dataclass, which the shape has looked at
+        return True
+    plain = all(isinstance(getattr_static(tp, name), MemberDescriptorType) for name in names)
+    return plain and not config.omit_defaults and tp.__getattribute__ is object.__getattribute__

@@ -155,6 +155,23 @@ class JsonProjector:
         """A byte per row, 1 where the decoder must be asked (``None``: nowhere), and for each needed field int32 codes and
         values, or numbers and nulls. What stands at rows that the decoder must be asked about means nothing."""
 
+class AvroProjector:
+    """Reads fields of flat Avro records."""
+
+    def __init__(self, fields: list[tuple[str, Any]], framed: bool, texts_bytes_max: int) -> None:
+        """Of each needed field its kind (``str``, ``bytes``, ``int``, ``float``, ``bool``) and the value of records that
+        were written without it. ``framed``: a zero and the schema's number stand before each record."""
+
+    def add(self, number: int, steps: list[tuple[str, int, bool, int, list[bytes | None]]] | None) -> None:
+        """The schema of this number, 0 without frames: of each field, in order, its Avro type (of bytes that must be a
+        text: ``string``), which branch of a union is null (-1: it is none), whether a null can be read, the place among the
+        needed fields (-1: it is not needed), and of an enum the symbols, ``None`` where one cannot be read. ``None``: the
+        decoder must be asked about all its records. ``ValueError`` and ``IndexError`` for what does not fit."""
+
+    def project(self, data: Any, offsets: Any, nulls: Any) -> tuple[bytes | None, list[tuple[Any, Any]], list[int]]:
+        """As that of ``JsonProjector``, and numbers of schemas that have not been added, about whose records the decoder
+        must be asked."""
+
 class JsonForm:
     """How an encoder writes objects of one type."""
 
@@ -191,6 +208,19 @@ def write_records(befores: list[bytes], columns: list[tuple[Any, ...]], count: i
     brace at the end. A column is int64 numbers and nulls; or int32 codes, texts, and whether these are to be quoted, else
     they are JSON; or JSON as data, offsets and nulls. ``None`` where what is to be quoted needs more than quotes.
     ``MemoryError`` where all rows together have no room."""
+
+def write_avro(
+    prefix: bytes,
+    fields: list[tuple[str, int, list[bytes | None]]],
+    columns: list[tuple[Any, ...]],
+    nulls: Any,
+    count: int,
+) -> tuple[bytes, bytes] | None:
+    """Avro records of so many rows, as data and int64 ends from a 0 on: the prefix, and the value of each field; nothing for
+    a null row. A field is its Avro type, which branch of a union is null (-1: none is), and the symbols of an enum. A column
+    is int64, float64 or uint8 (a flag) and nulls; or int32 codes and texts or bytes; or bytes as data, offsets and nulls.
+    ``None`` where a field does not hold a value, or a nan is a ``float``. ``MemoryError`` where all rows together have no
+    room."""
 
 def group_rows(codes: Any, bound: int) -> tuple[bytes, bytes, bytes]:
     """Of int32 or int64 codes below ``bound``: the number of each row's group, each group's code, and its first row, all

@@ -171,14 +171,14 @@ _HOLDERS = frozenset({typing.Union, types.UnionType, tuple, frozenset})
 """Generic types that are immutable if their arguments are."""
 
 
-def _is_plain(tp: Any, within: frozenset[Any] = frozenset()) -> bool:
+def is_immutable(tp: Any, within: frozenset[Any] = frozenset()) -> bool:
     """Whether all values of the type are deeply immutable: scalars, tuples and frozensets of such types, unions of
     them, and frozen Structs and dataclasses with such fields. ``within``: classes under inspection, which a field of
     theirs may name again."""
     if tp in _PLAIN or tp in within:
         return True
     if typing.get_origin(tp) in _HOLDERS:
-        return all(a is Ellipsis or _is_plain(a, within) for a in typing.get_args(tp))
+        return all(a is Ellipsis or is_immutable(a, within) for a in typing.get_args(tp))
     if not isinstance(tp, type):
         return False
     if issubclass(tp, msgspec.Struct):
@@ -191,7 +191,7 @@ def _is_plain(tp: Any, within: frozenset[Any] = frozenset()) -> bool:
     if not frozen:
         return False
     hints = typing.get_type_hints(tp)
-    return all(_is_plain(hints[name], within | {tp}) for name in fields)
+    return all(is_immutable(hints[name], within | {tp}) for name in fields)
 
 
 _CODERS: dict[str, tuple[Callable[..., Any], Callable[[Any], Any]]] = {
@@ -241,7 +241,7 @@ def _checked(
     name: str, encode: Callable[[T], bytes], decode: Callable[[bytes], T], tp: Any, writes: tuple[type, ...]
 ) -> Serde[T]:
     """A serde that writes only instances of ``writes``, where that names classes."""
-    immutable = _is_plain(tp)
+    immutable = is_immutable(tp)
     if not writes:
         return Serde(name, encode, decode, immutable=immutable, declared=tp)
 

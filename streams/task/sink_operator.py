@@ -16,6 +16,7 @@ from penstock.streams.task.operator_context import NodeContext
 from penstock.streams.task.output import Output
 from penstock.streams.task.packed_records import packed_output
 from penstock.streams.task.task_watermarks import TaskWatermarks, WatermarkMark
+from penstock.topologies.columnar.avro_writing import AvroWriter, avro_writer
 from penstock.topologies.columnar.column_parts import by_columns_or_rows, longest, nulls_of, serialized, written
 from penstock.topologies.columnar.encoded_columns import ParsedColumn
 from penstock.topologies.columnar.json_writing import encoder_of, written_json
@@ -191,7 +192,8 @@ class SinkOperator(Operator):
         self._partitions = partitions
         self._max_bytes = max_bytes
         self._emitter = emitter
-        self._texts = written_texts(spec.value_serde)
+        self._avro = avro_writer(spec.value_serde)
+        self._texts = written_texts(spec.value_serde) or self._avro
 
     def process(self, port: int, batch: Batch) -> None:
         """Serialize; the policy handles rows that cannot be written, one by one."""
@@ -231,7 +233,8 @@ class SinkOperator(Operator):
             return
         try:
             keys = self._spec.key_serde.serialize_all(batch.keys)
-            values = self._spec.value_serde.serialize_all(batch.values)
+            avro = None if self._avro is None else self._avro.of_values(batch.values)
+            values = self._spec.value_serde.serialize_all(batch.values) if avro is None else avro.to_list()
             self._check_size(values)
             self._check_topics(batch)
             partition = self._partition(batch, keys, values)
@@ -294,7 +297,12 @@ class SinkOperator(Operator):
         return Output(self._topic, keys, values, batch.times, batch.headers, partition, batch.orders)
 
     def _written_values(self, batch: ColumnBatch) -> Column | list[bytes | None] | None:
-        passed = _passed_on(batch.value_column, self._spec.value_serde, self._texts)
+        column = batch.value_column
+        passed = _passed_on(column, self._spec.value_serde, self._texts)
+        if passed is None and self._avro is not None and type(column) is StructColumn:
+            passed = self._avro.of_structs(column)
+        elif column is None and self._avro is not None:
+            passed = self._avro.of_values(batch.values)
         return _written(batch.value_column, batch, "value", self._spec.value_serde) if passed is None else passed
 
     def _write_by_topic(
@@ -412,7 +420,7 @@ def _as_bytes(column: Column | None, batch: Batch, part: Literal["key", "value"]
     return BytesColumn.of(serde.serialize_all(batch.keys if part == "key" else batch.values))
 
 
-def _passed_on(column: Column | None, serde: Serde[Any], texts: WrittenTexts | None) -> BytesColumn | None:
+def _passed_on(column: Column | None, serde: Serde[Any], texts: WrittenTexts | AvroWriter | None) -> BytesColumn | None:
     """Return undecoded records as their original bytes, if the serde would write the same bytes."""
     if texts is None or not isinstance(column, ParsedColumn) or column.serde != serde:
         return None

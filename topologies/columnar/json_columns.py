@@ -27,10 +27,12 @@ from penstock.state.serdes.models import is_model
 from penstock.topologies.operator_api.columns import BytesColumn, CodedColumn, Column, NumberColumn
 
 _FIELDS_MAX = 64
-_TEXTS_BYTES_MAX = 1 << 20
+TEXTS_BYTES_MAX = 1 << 20
+"""How many bytes of a field's texts are kept from batch to batch."""
 _INT64_MIN, _INT64_MAX = -(1 << 63), (1 << 63) - 1
 _DTYPES: dict[str, Any] = {"int": np.int64, "float": np.float64, "bool": np.bool_}
-_KINDS: dict[str, type] = {"str": str, "int": int, "float": float, "bool": bool}
+_KINDS: dict[str, type] = {"str": str, "bytes": bytes, "int": int, "float": float, "bool": bool}
+_TEXTS = ("str", "bytes")
 # Of types without constraints; one with constraints is not equal to any.
 _PLAIN: tuple[tuple[inspect.Type, str], ...] = (
     (inspect.StrType(), "str"),
@@ -39,6 +41,8 @@ _PLAIN: tuple[tuple[inspect.Type, str], ...] = (
     (inspect.BoolType(), "bool"),
     (inspect.AnyType(), "any"),
 )
+PLAIN_AND_BYTES = (*_PLAIN, (inspect.BytesType(), "bytes"))
+"""The kinds of fields, of forms that have bytes too."""
 
 
 class Projected(NamedTuple):
@@ -57,7 +61,10 @@ class FormPart(NamedTuple):
     nullable: bool
 
 
-class _FieldReader(NamedTuple):
+class FieldReader(NamedTuple):
+    """A field of a type: its attribute, the key in a record, and the kind (``str``, ``int``, ``float``, ``bool``, ``bytes``;
+    ``any`` cannot be read apart)."""
+
     name: str
     key: str
     kind: str
@@ -66,18 +73,23 @@ class _FieldReader(NamedTuple):
     default: Any
 
 
-class _Shape(NamedTuple):
-    fields: list[_FieldReader]
+class Shape(NamedTuple):
+    """The fields of a type. ``mapping``: its values are dicts."""
+
+    fields: list[FieldReader]
     unknown_allowed: bool
     mapping: bool
 
 
 def why_not_projected(tp: Any, fields: Sequence[str]) -> str | None:
     """Why records of the type cannot be read into columns of these fields; ``None`` if they can."""
-    found = _shape(tp)
-    if isinstance(found, str):
-        return found
-    kinds = {f.name: f.kind for f in found.fields}
+    found = shape_of(tp)
+    return found if isinstance(found, str) else why_not_apart(found, fields)
+
+
+def why_not_apart(shape: Shape, fields: Sequence[str]) -> str | None:
+    """Why these fields cannot be read apart; ``None`` if they can."""
+    kinds = {f.name: f.kind for f in shape.fields}
     for name in fields:
         if name not in kinds:
             return f"it has no field {name}"
@@ -86,37 +98,34 @@ def why_not_projected(tp: Any, fields: Sequence[str]) -> str | None:
     return None
 
 
-class JsonProjection:
+class Projection:
     """Reads the needed fields of records of one type. For one thread.
 
-    ``tp`` and ``fields`` must be such that ``why_not_projected`` returns ``None``; ``decode`` is the row decoder, which
-    raises for a record that is not of the type. A text field becomes a ``CodedColumn``, others a ``NumberColumn``, or a
-    ``CodedColumn`` in a batch where an integer needs more than 64 bits. A null record is null in every column.
+    ``decode`` is the row decoder, which raises for a record that is not of the type. A field of texts or bytes becomes a
+    ``CodedColumn``, others a ``NumberColumn``, or a ``CodedColumn`` in a batch where an integer needs more than 64 bits. A
+    null record is null in every column.
     """
 
-    def __init__(self, tp: Any, fields: Sequence[str], decode: Callable[[bytes], Any]) -> None:
-        shape = _shape(tp)
-        assert not isinstance(shape, str), shape
+    def __init__(self, shape: Shape, fields: Sequence[str], decode: Callable[[bytes], Any]) -> None:
         needed = set(fields)
         # in the order of the type, as the compiled part returns them
         self._needed = [f for f in shape.fields if f.name in needed]
         self._order = list(dict.fromkeys(fields))
         self._decode = decode
         self._value: Callable[[Any, str], Any] = operator.getitem if shape.mapping else getattr
-        native = compiled()
-        if native is None:
-            self._projector = None
-        else:
-            specs = [{**f._asdict(), "name": f.key, "needed": f.name in needed} for f in shape.fields]
-            self._projector = native.JsonProjector(specs, shape.unknown_allowed, _TEXTS_BYTES_MAX)
+
+    def _projected(self, column: BytesColumn) -> tuple[bytes | None, list[tuple[Any, Any]]] | None:
+        """The result of ``JsonProjector.project``; ``None`` without the compiled part."""
+        raise AssertionError(f"{type(self).__name__} does not read by the compiled part")
 
     def read(self, column: BytesColumn) -> Projected:
         """The needed fields of each record."""
-        if self._projector is None:
+        found = self._projected(column)
+        if found is None:
             columns: dict[str, Column] = {f.name: _blank(f, len(column)) for f in self._needed}
             unsure = list(range(len(column)))
         else:
-            status, parts = self._projector.project(*column.raw())
+            status, parts = found
             columns = {f.name: _column(f, *part) for f, part in zip(self._needed, parts, strict=True)}
             unsure = [] if status is None else np.flatnonzero(np.frombuffer(status, np.uint8)).tolist()
         failed: list[tuple[int, Exception]] = []
@@ -142,16 +151,35 @@ class JsonProjection:
         return read, records
 
 
-def _blank(field: _FieldReader, rows: int) -> CodedColumn | NumberColumn:
+class JsonProjection(Projection):
+    """Reads JSON. ``tp`` and ``fields`` must be such that ``why_not_projected`` returns ``None``."""
+
+    def __init__(self, tp: Any, fields: Sequence[str], decode: Callable[[bytes], Any]) -> None:
+        shape = shape_of(tp)
+        assert not isinstance(shape, str), shape
+        super().__init__(shape, fields, decode)
+        native = compiled()
+        if native is None:
+            self._projector = None
+        else:
+            needed = {f.name for f in self._needed}
+            specs = [{**f._asdict(), "name": f.key, "needed": f.name in needed} for f in shape.fields]
+            self._projector = native.JsonProjector(specs, shape.unknown_allowed, TEXTS_BYTES_MAX)
+
+    def _projected(self, column: BytesColumn) -> tuple[bytes | None, list[tuple[Any, Any]]] | None:
+        return None if self._projector is None else self._projector.project(*column.raw())
+
+
+def _blank(field: FieldReader, rows: int) -> CodedColumn | NumberColumn:
     """A column of meaningless values."""
-    if field.kind == "str":
+    if field.kind in _TEXTS:
         return CodedColumn(np.zeros(rows, np.int32), [None] if rows else [])
     return NumberColumn(np.zeros(rows, _DTYPES[field.kind]))
 
 
-def _column(field: _FieldReader, data: bytes, second: Any) -> CodedColumn | NumberColumn:
+def _column(field: FieldReader, data: bytes, second: Any) -> CodedColumn | NumberColumn:
     """The column for a field's result of the compiled part: codes and values for a text, else numbers and nulls."""
-    if field.kind == "str":
+    if field.kind in _TEXTS:
         codes = np.frombuffer(data, np.int32)
         return CodedColumn(codes, second if second or not len(codes) else [None])
     return NumberColumn(
@@ -184,7 +212,7 @@ def _patched(column: Column, rows: list[int], values: list[Any]) -> Column:
 def written_form(tp: Any) -> list[FormPart] | None:
     """How an encoder writes objects of the type: all fields in order, and only numbers with a single notation.
     ``None``: not known."""
-    shape = _shape(tp)
+    shape = shape_of(tp)
     config = getattr(tp, "__struct_config__", None)
     if isinstance(shape, str) or config is None or config.omit_defaults:
         return None
@@ -197,8 +225,8 @@ def written_form(tp: Any) -> list[FormPart] | None:
     ]
 
 
-def _shape(tp: Any) -> _Shape | str:
-    """The type's fields, or why it cannot be read by field."""
+def shape_of(tp: Any, plain: tuple[tuple[inspect.Type, str], ...] = _PLAIN) -> Shape | str:
+    """The type's fields, or why it cannot be read by field. ``plain``: the kinds of fields that can."""
     try:
         info = inspect.type_info(tp)
     except (TypeError, NameError) as exc:
@@ -220,13 +248,13 @@ def _shape(tp: Any) -> _Shape | str:
         return "it is neither a msgspec Struct nor a dataclass nor a TypedDict"
     if not 1 <= len(info.fields) <= _FIELDS_MAX:
         return f"it has {len(info.fields)} fields, not 1 to {_FIELDS_MAX}"
-    fields: list[_FieldReader] = []
+    fields: list[FieldReader] = []
     for field in info.fields:
-        found = _field(field)
+        found = _field(field, plain)
         if isinstance(found, str):
             return f"its field {field.name} {found}"
         fields.append(found)
-    return _Shape(fields, unknown_allowed, isinstance(info, inspect.TypedDictType))
+    return Shape(fields, unknown_allowed, isinstance(info, inspect.TypedDictType))
 
 
 def _why_not_read(info: inspect.DataclassType) -> str | None:
@@ -249,11 +277,11 @@ def _why_not_read(info: inspect.DataclassType) -> str | None:
     return None
 
 
-def _field(field: inspect.Field) -> _FieldReader | str:
+def _field(field: inspect.Field, known: tuple[tuple[inspect.Type, str], ...]) -> FieldReader | str:
     """The field, or what is wrong with it."""
     parts = field.type.types if isinstance(field.type, inspect.UnionType) else (field.type,)
     plain = [t for t in parts if not isinstance(t, inspect.NoneType)]
-    kind = next((name for tp, name in _PLAIN if plain == [tp]), None)
+    kind = next((name for tp, name in known if plain == [tp]), None)
     if kind is None:
         return "is not a plain string, number or boolean"
     if field.default_factory is not msgspec.NODEFAULT:
@@ -266,6 +294,6 @@ def _field(field: inspect.Field) -> _FieldReader | str:
     if kind == "int" and default is not None and not _INT64_MIN <= default <= _INT64_MAX:
         return "has a default of more than 64 bits"
     nullable = len(plain) < len(parts)
-    return _FieldReader(
+    return FieldReader(
         field.name, field.encode_name, kind, nullable, field.required, None if kind == "any" else default
     )

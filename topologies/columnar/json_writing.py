@@ -8,6 +8,7 @@ buffer.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -35,6 +36,31 @@ class DictOf:
 
     def __call__(self, *values: Any) -> dict[str, Any]:
         return dict(zip(self.names, values, strict=True))
+
+
+class InstanceOf:
+    """Builds an instance of a class of a record's fields."""
+
+    __slots__ = ("_in_order", "names", "python")
+
+    def __init__(self, names: Iterable[str], python: type) -> None:
+        self.names = tuple(names)
+        self.python = python
+        self._in_order = _takes_in_order(python, self.names)
+
+    def __call__(self, *values: Any) -> Any:
+        if self._in_order:
+            return self.python(*values)
+        return self.python(**dict(zip(self.names, values, strict=True)))
+
+
+def _takes_in_order(python: type, names: tuple[str, ...]) -> bool:
+    """Whether a Struct takes these fields by position, which is quicker."""
+    return (
+        issubclass(python, msgspec.Struct)
+        and names == python.__struct_fields__[: len(names)]
+        and all(p.kind is p.POSITIONAL_OR_KEYWORD for p in inspect.signature(python).parameters.values())
+    )
 
 
 class Finite:

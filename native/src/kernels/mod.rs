@@ -1,5 +1,6 @@
 //! Kernels on whole columns, independent of Python: each is a function of slices, or a structure of its own.
 
+pub mod avro;
 pub mod changelog;
 pub mod distinct;
 pub mod entry_map;

@@ -41,11 +41,11 @@ fn opened(spec: FieldSpec<'_>, texts_bytes_max: usize) -> PyResult<(Field, Outpu
     Ok((Field { name: name.into_bytes().into(), kind, nullable, required, needed, default }, output))
 }
 
-/// Text: `(codes, values)`. Others: `(numbers, nulls or None)`.
-fn finished<'py>(py: Python<'py>, needed: &mut Needed<Py<PyAny>>) -> PyResult<Bound<'py, PyTuple>> {
+/// Text, or bytes where they are not `text`: `(codes, values)`. Others: `(numbers, nulls or None)`.
+pub fn finished<'py>(py: Python<'py>, needed: &mut Needed<Py<PyAny>>, text: bool) -> PyResult<Bound<'py, PyTuple>> {
     let numbers = match &mut needed.output {
         Output::Text { interned, codes, .. } => {
-            let values = values_of(py, interned, true)?;
+            let values = values_of(py, interned, text)?;
             return (to_bytes(py, codes), values).into_pyobject(py);
         }
         Output::Int(numbers) => to_bytes(py, numbers),
@@ -82,7 +82,7 @@ impl JsonProjector {
         check_rows(rows.len())?;
         let projector = &mut self.0;
         let status = py.detach(|| projector.read(&rows));
-        let columns = projector.needed.iter_mut().map(|n| finished(py, n)).collect::<PyResult<Vec<_>>>()?;
+        let columns = projector.needed.iter_mut().map(|n| finished(py, n, true)).collect::<PyResult<Vec<_>>>()?;
         let status = status.contains(&UNSURE).then(|| to_bytes(py, &status));
         (status, PyList::new(py, columns)?).into_pyobject(py)
     }

@@ -5,6 +5,7 @@ use pyo3::prelude::*;
 
 use crate::refused::Refused;
 
+mod avro;
 mod buffers;
 mod client;
 mod entry_map;
@@ -21,7 +22,7 @@ mod words;
 mod writer;
 
 /// Changes with every change of a signature: a module that was built from other sources is not used.
-const INTERFACE: u32 = 9;
+const INTERFACE: u32 = 11;
 
 impl From<Refused> for PyErr {
     fn from(refused: Refused) -> PyErr {
@@ -40,6 +41,8 @@ fn penstock_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<writer::Writer>()?;
     module.add_class::<entry_map::EntryMap>()?;
     module.add_class::<interner::Interner>()?;
+    module.add_class::<avro::AvroProjector>()?;
+    module.add_function(wrap_pyfunction!(avro::write_avro, module)?)?;
     module.add_class::<json_reading::JsonProjector>()?;
     module.add_class::<json_reading::JsonForm>()?;
     module.add_function(wrap_pyfunction!(json_writing::write_records, module)?)?;

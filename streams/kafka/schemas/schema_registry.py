@@ -11,6 +11,7 @@ its supervisor starts again. A serde holds no connection, so it can be pickled; 
 from __future__ import annotations
 
 import functools
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
@@ -20,11 +21,14 @@ from penstock.state.serdes.serde import Serde
 from penstock.streams.kafka.schemas.libraries import needed
 from penstock.streams.kafka.schemas.registry_errors import translated
 from penstock.streams.kafka.schemas.typed_values import AVRO_KINDS, TypedValues
+from penstock.topologies.columnar.avro_columns import AvroCoder, AvroForm
 
 Options: TypeAlias = Mapping[str, Any]
 SubjectStrategy: TypeAlias = Literal["topic", "record", "topic_record"]
 _Form: TypeAlias = Literal["avro", "json_schema", "protobuf"]
 _CLIENTS = "confluent_kafka.schema_registry"
+_PLAIN_OPTIONS = frozenset(("auto.register.schemas", "normalize.schemas", "use.latest.version", "use.schema.id"))
+"""Options that only choose the schema by which a value is written."""
 
 
 def subject_name(
@@ -93,7 +97,7 @@ def _items(options: Options) -> tuple[tuple[str, Any], ...]:
 
 
 @dataclass(frozen=True)
-class _SerializerConfig:
+class _SerializerConfig(AvroCoder):
     """The values from which a process opens its serializer and deserializer, once for equal ones."""
 
     url: str
@@ -121,6 +125,33 @@ class _SerializerConfig:
         except Exception as exc:
             raise translated(exc, self.url, self.subject, "reading") from exc
         return self.values.read(value)
+
+    def avro_form(self) -> AvroForm | None:
+        if self.form != "avro" or "use.latest.with.metadata" in dict(self.options):
+            return None
+        try:
+            reader = None if self.schema is None else _parsed(self.schema)
+        except Exception:  # raised again by the deserializer
+            return None
+        plain = dict(self.options).keys() <= _PLAIN_OPTIONS
+        return AvroForm(self.values.type, reader, True, self._written_by, self._writes_by if plain else None)
+
+    def _writes_by(self, number: int) -> Any:
+        """The schema by which the serializer has written a value with this number."""
+        known = dict(self.options)
+        given = self.schema is not None and not known.get("use.latest.version") and known.get("use.schema.id") is None
+        return _parsed(self.schema) if given else self._written_by(number)
+
+    def _written_by(self, number: int) -> Any:
+        """The schema of this number; ``None`` if it names others, or has rules that the deserializer obeys."""
+        found = _client(self.url, self.config).get_schema(number, self.subject)
+        if found.schema_type != "AVRO" or found.references or found.rule_set is not None:
+            return None
+        return _parsed(found.schema_str)
+
+
+def _parsed(schema: str) -> Any:
+    return needed("fastavro").parse_schema(json.loads(schema))
 
 
 def _latest_version(coder: _SerializerConfig) -> int | None:

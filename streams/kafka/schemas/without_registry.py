@@ -18,6 +18,7 @@ from penstock.state.errors import SerdeError, SettingsError
 from penstock.state.serdes.serde import Serde
 from penstock.streams.kafka.schemas.libraries import needed
 from penstock.streams.kafka.schemas.typed_values import AVRO_KINDS, TypedValues
+from penstock.topologies.columnar.avro_columns import AvroCoder, AvroForm
 
 
 def avro(schema: str | Mapping[str, Any], *, type: Any = None) -> Serde[Any]:
@@ -48,9 +49,15 @@ def protobuf(message: type[Any]) -> Serde[Any]:
 
 
 @dataclass(frozen=True)
-class _Avro:
+class _Avro(AvroCoder):
     schema: str
     values: TypedValues
+
+    def avro_form(self) -> AvroForm | None:
+        def schema(_: int) -> Any:
+            return _avro_of(self.schema)[0]
+
+        return AvroForm(self.values.type, None, False, schema, schema)
 
     def serialize(self, value: Any) -> bytes:
         out = io.BytesIO()

@@ -15,6 +15,9 @@ from confluent_kafka.serialization import MessageField, SerializationContext
 
 import penstock as ps
 from penstock import schemas
+from penstock.state.log import Record
+from penstock.streams.task.error_policies import Policies
+from penstock.streams.task.task_options import TaskOptions
 from penstock.streams.worker.settings import WorkerSettings
 from penstock.streams.worker.worker import Worker
 from tests.integration.schemas.registry import running
@@ -78,6 +81,79 @@ def test_old_bytes_are_read_by_a_newer_schema(url: str) -> None:
     assert registry.avro("versions-value").deserialize(old) == {"shop": "s", "cents": 7}
     assert registry.avro("versions-value", type=Order).serialize(Order("t", 8, "USD")) == written
     assert pickle.loads(pickle.dumps(new)).deserialize(old) == Order("s", 7, "EUR")
+
+
+@pytest.mark.parametrize("schema", [SECOND, None])
+def test_columns_of_mixed_versions_are_what_rows_give(url: str, schema: str | None) -> None:
+    """Records of two versions, of a schema that nobody knows, and damaged ones, in one batch."""
+    registry, topic = schemas.SchemaRegistry(url), f"mixed-{schema is None}"
+    old, new = (registry.avro(f"{topic}-value", text) for text in (FIRST, SECOND))
+    values = [
+        old.serialize({"shop": f"s{n % 3}", "cents": n})
+        if n % 2
+        else new.serialize({"shop": f"s{n % 3}", "cents": n, "currency": "USD"})
+        for n in range(200)
+    ]
+    values[50], values[60], values[70] = b"\x00\x00\x0f\xff\xff\x02", values[60][:-1], b"not framed"
+    builder = ps.StreamsBuilder("mixed", key=str)
+    orders = builder.stream(topic, value=registry.avro(f"{topic}-value", schema, type=Order))
+    orders.filter((ps.col("cents") > 20) & (ps.col("currency") == "USD")).select(ps.col("shop"), ps.col("cents")).to(
+        "large"
+    )
+    orders.filter(ps.col("currency") != "USD").group_by_key().count(name="others").to_stream().to("counts")
+    topology = builder.build()
+    assert f"{topic} (Source): columns; decodes" in topology.describe(plan=True)
+    found = []
+    for columns in (False, True):
+        options = TaskOptions(policies=Policies(deserialization="dead_letter", dead_letter_topic="letters"))
+        with ps.TopologyTestDriver(topology, options=options, columns=columns) as driver:
+            driver.pipe_raw({topic: [Record(b"k%d" % (n % 5), data, n) for n, data in enumerate(values)]})
+            letters = [(letter.key, letter.value) for letter in driver.read_raw("letters")]
+            found.append((driver.read_raw("large"), driver.read_raw("counts"), letters, driver.changelogs))
+    assert [len(part) for part in found[0][:3]] == [86, 100, 3]
+    assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("schema", [SECOND, None])
+def test_columns_and_values_are_written_as_confluents_client_does(url: str, schema: str | None) -> None:
+    """Records that are passed on, made by expressions and made by functions, under the number of their schema."""
+    registry, topic = schemas.SchemaRegistry(url), f"out-{schema is None}"
+    client = SchemaRegistryClient({"url": url})
+    newest = client.register_schema(f"{topic}-value", Schema(SECOND, "AVRO"))
+    old = registry.avro(f"{topic}-in", FIRST)
+    values = [old.serialize({"shop": f"s{n % 3}", "cents": n}) for n in range(200)]
+    typed = registry.avro(f"{topic}-value", schema, type=Order)
+    builder = ps.StreamsBuilder("writes", key=str)
+    reading = registry.avro(f"{topic}-value", SECOND, type=Order)
+    builder.stream("a", value=reading).filter(ps.col("cents") >= 0).to("passed", value=typed)
+    builder.stream("b", value=reading).map_values(lambda order: Order(order.shop, -order.cents, "USD")).to(
+        "mapped", value=typed
+    )
+    untyped = registry.avro(f"{topic}-value", schema)
+    builder.stream("c", value=reading).select(ps.col("shop"), ps.col("cents"), currency=ps.col("shop")).to(
+        "selected", value=untyped
+    )
+    topology = builder.build()
+    assert topology.describe(plan=True).count("(Sink): columns") == 3
+    found = []
+    for columns in (False, True):
+        with ps.TopologyTestDriver(topology, columns=columns) as driver:
+            records = [Record(b"k%d" % (n % 5), data, n) for n, data in enumerate(values)]
+            driver.pipe_raw(dict.fromkeys(("a", "b", "c"), records))
+            found.append([driver.read_raw(name) for name in ("passed", "mapped", "selected")])
+    assert found[0] == found[1]
+    encode = AvroSerializer(client, SECOND, conf={"subject.name.strategy": lambda ctx, record: f"{topic}-value"})
+    context = SerializationContext(topic, MessageField.VALUE)
+    wanted = [
+        [encode({"shop": f"s{n % 3}", "cents": cents, "currency": currency}, context) for n, cents, currency in rows]
+        for rows in (
+            [(n, n, "EUR") for n in range(200)],
+            [(n, -n, "USD") for n in range(200)],
+            [(n, n, f"s{n % 3}") for n in range(200)],
+        )
+    ]
+    assert [[record.value for record in part] for part in found[1]] == wanted
+    assert {int.from_bytes(data[1:5]) for data in wanted[0] if data} == {newest}
 
 
 def test_what_the_registry_refuses_is_named(url: str) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 from penstock.state.serdes.serde import FLOAT, Serde
 from penstock.topologies.aggregators.base import Part
+from penstock.topologies.columnar.avro_writing import writes_avro
 from penstock.topologies.columnar.encoded_columns import SAME_BYTES
 from penstock.topologies.columnar.json_writing import encoder_of
 from penstock.topologies.operator_api.required_columns import ALL_AS_ROWS, InputMode, RequiredColumns
@@ -70,6 +71,6 @@ def writing_mode(key: Serde[Any], value: Serde[Any], *, by_key: bool) -> InputMo
         return InputMode(ALL_AS_ROWS, "partitions, or topics, follow from whole records")
     if value in (*SAME_BYTES, FLOAT):
         return InputMode(RequiredColumns(key=True, value=True))
-    if encoder_of(value) is not None:
+    if encoder_of(value) is not None or writes_avro(value):
         return InputMode(RequiredColumns(key=True, value=True))
     return InputMode(ALL_AS_ROWS, f"it writes values with the serde {value.name}")

@@ -12,12 +12,14 @@ from numpy.typing import NDArray
 
 from penstock.state import native
 from penstock.state.recovery.changelog import from_changelog_columns, from_packed_changelog
-from penstock.state.serdes.serde import BYTES, INT, STRING, typed_json
+from penstock.state.serdes.serde import BYTES, INT, STRING, Serde, typed_json
 from penstock.state.stores.count_store import CountStoreView, state_of
 from penstock.state.stores.memory_backend import MemoryBackend
 from penstock.state.stores.store import StoreSpec, StoreWrites
 from penstock.state.stores.store_view import KeyValueStoreView
 from penstock.topologies.columnar import kernels
+from penstock.topologies.columnar.avro_columns import AvroCoder, AvroForm, AvroProjection
+from penstock.topologies.columnar.avro_writing import avro_writer
 from penstock.topologies.columnar.json_columns import JsonProjection
 from penstock.topologies.columnar.json_writing import DictOf, written_json
 from penstock.topologies.operator_api.columns import BytesColumn, CodedColumn, Column, NumberColumn, StructColumn
@@ -145,6 +147,58 @@ def _fields() -> Any:
     return [repr(np.delete(np.array(c.to_list(), object), bad).tolist()) for c in columns.values()], bad
 
 
+_KINDS: dict[str, Any] = {"s": ["null", "string"], "i": "int", "f": "double", "b": "boolean"}
+_FIRST: dict[int, Any] = {
+    1: {"type": "record", "name": "r", "fields": [{"name": name, "type": kind} for name, kind in _KINDS.items()]}
+}
+_AVRO: dict[bytes, _Sample] = {
+    b"\0\0\0\0\1\2\2x\x17" + bytes(6) + b"\xf8\x3f\1": _Sample("x", -12, 1.5, True),
+    b"\0\0\0\0\1\0\x80\2" + bytes(8) + b"\0": _Sample(None, 128, 0.0, False),
+    b"\0\0\0\0\2\x0f\4\xc3\xa9": _Sample("\u00e9", -1, -8.0, True),
+}
+"""Records of two schemas, and what they are."""
+
+
+class _TrialAvro(AvroCoder):
+    """Knows the records of the first schema."""
+
+    def avro_form(self) -> AvroForm:
+        return AvroForm(_Sample, None, True, _FIRST.get, _FIRST.get)
+
+    def serialize(self, value: _Sample) -> bytes:
+        return next(data for data, known in _AVRO.items() if known == value)
+
+    def deserialize(self, data: bytes) -> _Sample:
+        return _AVRO[data]
+
+
+def _avro_written() -> Any:
+    coder = _TrialAvro()
+    serde: Serde[_Sample] = Serde("avro", coder.serialize, coder.deserialize)
+    values = [*list(_AVRO.values())[:2], None] * 5
+    writer = avro_writer(serde)
+    if writer is None:
+        return serde.serialize_all(values)
+    found = writer.of_values(values)
+    return None if found is None else found.to_list()
+
+
+def _avro_fields() -> Any:
+    second = {"type": "record", "name": "r", "fields": [{"name": "f", "type": "long"}, {"name": "s", "type": "string"}]}
+    defaults = {"s": "z", "i": -1, "f": 0.5, "b": True}
+    reader = {**_FIRST[1], "fields": [{**field, "default": defaults[field["name"]]} for field in _FIRST[1]["fields"]]}
+    form = AvroForm(_Sample, reader, True, {**_FIRST, 2: second}.__getitem__)
+    projection = AvroProjection(form, ["s", "i", "f", "b"], _AVRO.__getitem__)
+    found = []
+    for damage in (b"", b"\0"):
+        columns, failed = projection.read(
+            BytesColumn.of([None, *(data + damage for data in _AVRO), b"\0\0\0\0\3\0", *_AVRO])
+        )
+        bad = [row for row, _ in failed]
+        found.append(([repr(np.delete(np.array(c.to_list(), object), bad).tolist()) for c in columns.values()], bad))
+    return found
+
+
 def _written() -> Any:
     texts = CodedColumn(np.array([0, 1, 2, 1], np.int32), ["plain", "two words", "not us\u00e9d"])
     numbers = np.array([0, -1, 1 << 62, -(1 << 63)], np.int64)
@@ -242,6 +296,8 @@ _CHECKS: dict[str, Callable[[], Any]] = {
     "groups": _groups,
     "words": _words,
     "fields of JSON": _fields,
+    "fields of Avro": _avro_fields,
+    "records as Avro": _avro_written,
     "tallies": _tally,
     "tallies of codes": _coded_tally,
     "records as JSON": _written,

@@ -14,8 +14,9 @@ import numpy as np
 
 from penstock.state.errors import SerdeError
 from penstock.state.serdes.serde import BYTES, FLOAT, INT, INT32, JSON, STRING, Serde
+from penstock.topologies.columnar.avro_columns import AvroProjection, avro_form, why_not_avro
 from penstock.topologies.columnar.encoded_columns import EncodedColumn, ParsedColumn
-from penstock.topologies.columnar.json_columns import JsonProjection, why_not_projected
+from penstock.topologies.columnar.json_columns import JsonProjection, Projection, why_not_projected
 from penstock.topologies.columnar.kernels import Coder
 from penstock.topologies.operator_api.batch import Batch, ColumnBatch
 from penstock.topologies.operator_api.columns import BytesColumn, Column, Places
@@ -39,10 +40,13 @@ def _why_whole(serde: Serde[Any], needed: RequiredColumns) -> str | None:
         return "the next operator needs whole values"
     if serde == JSON:
         return "its values have no declared type"
-    decoder = json_decoder(serde)
-    if decoder is None:
+    decoder, fields = json_decoder(serde), sorted(needed.fields)
+    if decoder is not None:
+        why = why_not_projected(decoder.type, fields)
+    elif (form := avro_form(serde)) is not None:
+        why = why_not_avro(form, fields)
+    else:
         return f"serde {serde.name} decodes whole values only"
-    why = why_not_projected(decoder.type, sorted(needed.fields))
     return None if why is None else f"fields of {serde.name} cannot be read apart: {why}"
 
 
@@ -54,6 +58,16 @@ def json_decoder(serde: Serde[Any]) -> msgspec.json.Decoder[Any] | None:
     return decoder if decoder.strict and decoder.dec_hook is None and decoder.float_hook is None else None
 
 
+def _projection_of(serde: Serde[Any], needed: RequiredColumns) -> Projection | None:
+    """The reader of the required fields; ``None`` if values are read whole."""
+    if serde in PLAIN or _why_whole(serde, needed) is not None:
+        return None
+    decoder, form, fields = json_decoder(serde), avro_form(serde), sorted(needed.fields)
+    if decoder is not None:
+        return JsonProjection(decoder.type, fields, serde.deserialize)
+    return None if form is None else AvroProjection(form, fields, serde.deserialize)
+
+
 class Decoder:
     """Reads the batches of one source in columns."""
 
@@ -61,10 +75,7 @@ class Decoder:
         self._ctx = ctx
         self._key, self._value = key, value
         self._key_coder, self._value_coder = Coder(), Coder()
-        self._projection: JsonProjection | None = None
-        decoder = json_decoder(value)
-        if decoder is not None and _why_whole(value, needed) is None:
-            self._projection = JsonProjection(decoder.type, sorted(needed.fields), value.deserialize)
+        self._projection = _projection_of(value, needed)
 
     def read(self, batch: ColumnBatch) -> Batch | None:
         """Decode keys and values, as columns where possible. Returns ``None`` if the batch did not come as bytes."""
@@ -92,7 +103,7 @@ class Decoder:
             found, batch = decode_column(self._ctx, batch, serde, column.to_list(), what)
         return batch.replace(keys=found) if what == "key" else batch.replace(values=found)
 
-    def _projected(self, batch: ColumnBatch, values: BytesColumn, projection: JsonProjection) -> Batch:
+    def _projected(self, batch: ColumnBatch, values: BytesColumn, projection: Projection) -> Batch:
         fields, failed = projection.read(values)
         out = batch.replace(values=ParsedColumn(values, self._value, fields, values.nulls))
         if not failed:

@@ -4,7 +4,6 @@ used."""
 from __future__ import annotations
 
 import dataclasses
-import inspect
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -12,7 +11,7 @@ import msgspec
 import numpy as np
 
 from penstock.topologies.columnar.column_parts import nulls_of
-from penstock.topologies.columnar.json_writing import DictOf
+from penstock.topologies.columnar.json_writing import DictOf, InstanceOf
 from penstock.topologies.expressions.inference import Inference
 from penstock.topologies.expressions.kernels import either
 from penstock.topologies.expressions.row_function import ExpressionFunction
@@ -304,25 +303,7 @@ class _Structs:
 
 def builder(names: list[str], python: type | None) -> Callable[..., Any]:
     """Return the function that makes a struct of its fields' values: a dict, or an instance of the class."""
-    if python is None:
-        return DictOf(names)
-    if (
-        issubclass(python, msgspec.Struct)
-        and tuple(names) == python.__struct_fields__[: len(names)]
-        and _positional(python)
-    ):
-        return python
-
-    def record(*values: Any) -> Any:
-        fields = dict(zip(names, values, strict=True))
-        return python(**fields)
-
-    return record
-
-
-def _positional(python: type[msgspec.Struct]) -> bool:
-    """Whether a Struct takes all its fields by position."""
-    return all(p.kind is p.POSITIONAL_OR_KEYWORD for p in inspect.signature(python).parameters.values())
+    return DictOf(names) if python is None else InstanceOf(names, python)
 
 
 def key_mode(fn: Any, out: RequiredColumns) -> InputMode:

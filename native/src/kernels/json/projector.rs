@@ -21,7 +21,11 @@ pub struct Needed<T> {
 }
 
 impl<T> Needed<T> {
-    fn begin_batch(&mut self, rows: usize) {
+    pub fn new(field: usize, output: Output<T>) -> Self {
+        Needed { field, output, nulls: vec![] }
+    }
+
+    pub fn begin_batch(&mut self, rows: usize) {
         self.nulls.clear();
         match &mut self.output {
             Output::Text { interned, codes, .. } => {
@@ -34,8 +38,9 @@ impl<T> Needed<T> {
         }
     }
 
+    /// `data` is what the places of a text count in.
     #[inline(always)]
-    fn put(&mut self, row: usize, rows: usize, data: &[u8], found: Found) {
+    pub fn put(&mut self, row: usize, rows: usize, data: &[u8], found: Found) {
         match (&mut self.output, found) {
             (Output::Text { interned, codes, default }, found) => {
                 codes[row] = match (found, default) {
@@ -74,7 +79,7 @@ impl<T> Output<T> {
     }
 }
 
-const SURE: u8 = 0;
+pub const SURE: u8 = 0;
 pub const UNSURE: u8 = 1;
 
 /// Reads records of one type. Its state between batches (the layout of the last record, the texts seen) only saves time.
@@ -92,7 +97,7 @@ impl<T> Projector<T> {
         let (mut declared, mut needed) = (vec![], vec![]);
         for (index, (field, output)) in fields.into_iter().enumerate() {
             if field.needed {
-                needed.push(Needed { field: index, output, nulls: vec![] });
+                needed.push(Needed::new(index, output));
             }
             declared.push(field);
         }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 
+import msgspec
 import pytest
 
 import penstock as ps
@@ -31,6 +32,23 @@ def test_no_policy_skips_a_record_for_it(reads: bool) -> None:
     with ps.TopologyTestDriver(builder.build(), options=skipping) as driver:
         with pytest.raises(ps.EnvironmentFault, match="does not answer for subject orders-value"):
             driver.pipe_raw({"orders": [Record(b"k", b"\x00\x00\x00\x00\x01\x02" if reads else b'{"id": 1}', 1)]})
+        assert not driver.read_raw("out")
+
+
+class Order(msgspec.Struct):
+    id: int
+
+
+def test_no_policy_skips_a_record_for_it_in_columns() -> None:
+    registry = schemas.SchemaRegistry(f"http://127.0.0.1:{closed_port()}", {"max.retries": 0})
+    builder = ps.StreamsBuilder("away", key=str, value=registry.avro("orders-value", SCHEMA, type=Order))
+    builder.stream("orders").filter(ps.col("id") > 0).group_by_key().count().to_stream().to("out")
+    topology = builder.build()
+    assert "orders (Source): columns" in topology.describe(plan=True)
+    skipping = TaskOptions(policies=Policies(deserialization="skip", processing="skip"))
+    with ps.TopologyTestDriver(topology, options=skipping, columns=True) as driver:
+        with pytest.raises(ps.EnvironmentFault, match="does not answer for subject orders-value"):
+            driver.pipe_raw({"orders": [Record(b"k", b"\x00\x00\x00\x00\x01\x02", 1)] * 100})
         assert not driver.read_raw("out")
 
 

@@ -12,8 +12,6 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import groupby
-from operator import itemgetter
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
@@ -29,6 +27,7 @@ from penstock.streams.batch.cluster import ClusterAddress
 from penstock.streams.batch.compact_executor import ENTRY_SCHEMA, CompactTarget, Seen, manifest_of, position_of
 from penstock.streams.batch.last_changes import LastChanges
 from penstock.streams.batch.reading import read_range
+from penstock.streams.batch.sorted_rows import SortedRows
 from penstock.streams.kafka.native import choose
 
 PIECE_RECORDS = 1_000_000
@@ -125,10 +124,10 @@ def write_parts(
     (``ENTRY_SCHEMA``) are sorted by place, key and change, and have all rows of each of their keys. Every run has its own
     files, so a repeated task touches none of another one's."""
     snapshots = open_repository(repository)
-    rows = (row for batch in batches for row in zip(*(c.to_pylist() for c in batch.columns), strict=True))
-    for place, of_place in groupby(rows, itemgetter(0)):
+    rows = SortedRows(batches)
+    while (place := rows.place) is not None:
         seen = Seen()
-        entries = seen.entries(_present(seen.changes(_last_of_each(of_place))))
+        entries = seen.entries(_present(seen.changes(rows.entries(place))))
         with TemporaryDirectory(prefix="penstock-snapshot-") as folder:
             work, mark = Path(folder), uuid.uuid4().hex[:12]
             files = write_ssts(work, attempts[place], entries, position=None, mark=mark, file_bytes=file_bytes)
@@ -137,16 +136,6 @@ def write_parts(
         yield pa.record_batch(
             [pa.array([place], pa.int32()), pa.array([msgspec.json.encode(part)], pa.binary())], schema=PART_SCHEMA
         )
-
-
-def _last_of_each(rows: Iterable[tuple[int, bytes, int, bytes | None]]) -> Iterator[tuple[bytes, bytes | None]]:
-    last: tuple[bytes, bytes | None] | None = None
-    for _, key, _, value in rows:
-        if last is not None and last[0] != key:
-            yield last
-        last = (key, value)
-    if last is not None:
-        yield last
 
 
 def _present(changes: Iterator[tuple[bytes, bytes | None]]) -> Iterator[tuple[bytes, bytes]]:

@@ -16,7 +16,6 @@ from __future__ import annotations
 import dataclasses
 import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import chain
 
 import pyarrow as pa
 
@@ -31,6 +30,7 @@ from penstock.streams.batch.handover.rekeying import StorePlacing, misplaced, re
 from penstock.streams.batch.handover.rescale_plan import Rescaling
 from penstock.streams.batch.row_runs import place_runs
 from penstock.streams.batch.snapshot_entries import read_entries
+from penstock.streams.batch.sorted_rows import SortedRows
 from penstock.streams.ports.log import LogProducer
 
 REPORT_SCHEMA = pa.schema([("place", pa.int32()), ("entries", pa.int64())])
@@ -214,45 +214,10 @@ def fence_writers(job: WriteJob) -> None:
 def write_changelogs(job: WriteJob, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Write rows of new places, sorted by place, store key and change; how many entries each got. Every place must occur,
     so that an earlier attempt is fenced everywhere."""
-    rows = _SortedRows(batches)
+    rows = SortedRows(batches)
     while (place := rows.place) is not None:
         live = ((key, value) for key, value in rows.entries(place) if value is not None)
         yield _report(place, _write(job, place, live))
-
-
-class _SortedRows:
-    """Rows of ``ENTRY_SCHEMA``, sorted by place, store key and change: one place after the other."""
-
-    def __init__(self, batches: Iterable[pa.RecordBatch]) -> None:
-        self._rows = chain.from_iterable(
-            zip(
-                b.column("place").to_pylist(),
-                b.column("store_key").to_pylist(),
-                b.column("value").to_pylist(),
-                strict=True,
-            )
-            for b in batches
-        )
-        self._head = next(self._rows, None)
-
-    @property
-    def place(self) -> int | None:
-        """The place whose rows come next; ``None`` behind the last one."""
-        return None if self._head is None else self._head[0]
-
-    def entries(self, place: int) -> Iterator[tuple[bytes, bytes | None]]:
-        """The last change of each key of this place, by key."""
-        last: tuple[bytes, bytes | None] | None = None
-        while self._head is not None and self._head[0] == place:
-            _, key, value = self._head
-            self._head = next(self._rows, None)
-            if key is None:
-                continue
-            if last is not None and last[0] != key:
-                yield last
-            last = (key, value)
-        if last is not None:
-            yield last
 
 
 def _write(job: WriteJob, place: int, entries: Iterator[KeyedEntry]) -> int:

@@ -53,7 +53,7 @@ class Limits(NamedTuple):
 
 
 LEAST = Limits(entries_bytes=144 << 20, block_cache_bytes=48 << 20)
-"""For a small machine, and for a process whose memory someone else accounts for."""
+"""For a small machine."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from penstock.streams.spark.scratch import use_local_dirs
+from penstock.streams.spark.executor import executor_work
 
 OnBatches = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
@@ -20,5 +20,5 @@ def mapped(frame: DataFrame, function: OnBatches, schema: pa.Schema) -> DataFram
 
 
 def _in_executor(function: OnBatches, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    use_local_dirs()
-    yield from function(batches)
+    with executor_work():
+        yield from function(batches)

@@ -56,10 +56,10 @@ from penstock.streams.batch.split_compaction import (
 )
 from penstock.streams.spark.arrow import mapped
 from penstock.streams.spark.connection import Connection
+from penstock.streams.spark.executor import executor_work
 from penstock.streams.spark.failures import translated
 from penstock.streams.spark.progress import Count, Say, watched
 from penstock.streams.spark.report.record import note_ranges, phase
-from penstock.streams.spark.scratch import use_local_dirs
 from penstock.streams.spark.session import SparkSettings, spark_session
 from penstock.streams.spark.slots import spread
 from penstock.streams.topology_loading import load_topology
@@ -188,8 +188,8 @@ def _in_pieces(
 def _write_and_count(
     write: Callable[[CompactTarget], Manifest], count: Count | None, target: CompactTarget
 ) -> tuple[int, Manifest]:
-    use_local_dirs()
-    manifest = write(target)
+    with executor_work():
+        manifest = write(target)
     if count is not None:
         count.add(target.end - target.start)
     return target.place, manifest

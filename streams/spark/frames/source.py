@@ -20,8 +20,8 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
 from penstock.state.errors import SettingsError
+from penstock.streams.spark.executor import executor_work
 from penstock.streams.spark.frames.request import OPTION, Request, unpacked
-from penstock.streams.spark.scratch import use_local_dirs
 
 FORMAT = "penstock"
 
@@ -60,8 +60,9 @@ class _Reader(DataSourceReader):
         return [InputPartition(part) for part in self._request.parts] or [InputPartition(None)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        use_local_dirs()
-        return iter(()) if partition.value is None else self._request.read(partition.value)
+        if partition.value is not None:
+            with executor_work():
+                yield from self._request.read(partition.value)
 
 
 def register(spark: SparkSession) -> SparkSession:

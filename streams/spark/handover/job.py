@@ -41,10 +41,10 @@ from penstock.streams.runtime.topic_setup import (
     prepare_topics,
 )
 from penstock.streams.spark.connection import Connection
+from penstock.streams.spark.executor import executor_work
 from penstock.streams.spark.failures import translated
 from penstock.streams.spark.progress import EVERY_S, Say, watched
 from penstock.streams.spark.report.record import note_pieces
-from penstock.streams.spark.scratch import use_local_dirs
 from penstock.streams.spark.shipping import ship
 from penstock.streams.topology_loading import load_topology
 from penstock.streams.worker.settings import WorkerSettings
@@ -207,8 +207,8 @@ def tasks_of(application_id: str) -> str:
 
 
 def _in_executor(job: PieceJob, piece: Piece) -> PieceReport:
-    use_local_dirs()
-    return run_piece(job, piece)
+    with executor_work():
+        return run_piece(job, piece)
 
 
 # -- progress ----------------------------------------------------------------------------------------------------

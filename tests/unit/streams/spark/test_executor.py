@@ -1,4 +1,4 @@
-"""Where executors keep their temporary folders."""
+"""Where executors keep their temporary folders, and what they leave of memory."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.streams.spark.scratch import use_local_dirs
+from penstock.streams.spark.executor import use_local_dirs
 
 
 @pytest.mark.parametrize(

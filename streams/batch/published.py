@@ -30,6 +30,8 @@ from penstock.state.snapshots.storage import open_storage
 VERSION = 1
 CURRENT = "current.json"
 SNAPSHOTS = "snapshots"
+NO_FLOOR_MS = -(1 << 62)
+"""Below every timestamp."""
 _RUNS = "runs"
 _MANIFEST = "replay.json"
 _PIN = "pinned"
@@ -37,7 +39,10 @@ _PIN = "pinned"
 
 class OutputFile(msgspec.Struct, frozen=True, kw_only=True):
     """Outputs of one task to one topic, in order: columns ``seq`` (from 0), ``partition`` (-1:
-    any), ``running_max_ms``, ``key``, ``value``, ``timestamp_ms``, ``headers``. ``partitions``: which ones occur."""
+    any), ``running_max_ms``, ``key``, ``value``, ``timestamp_ms``, ``headers``. ``partitions``: which ones occur.
+
+    A task that was processed in pieces has a file of each: ``first_seq`` is the number of rows, and ``floor_ms`` the
+    highest timestamp, in the files before this one, which its columns do not count. ``highest_ms``: that of its rows."""
 
     topic: str
     subtopology: int
@@ -45,6 +50,9 @@ class OutputFile(msgspec.Struct, frozen=True, kw_only=True):
     path: str
     rows: int
     partitions: tuple[int, ...]
+    first_seq: int = 0
+    floor_ms: int = NO_FLOOR_MS
+    highest_ms: int = NO_FLOOR_MS
 
 
 class StoreFile(msgspec.Struct, frozen=True, kw_only=True):

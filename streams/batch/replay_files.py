@@ -18,7 +18,7 @@ from penstock.state.log import TaskId
 from penstock.state.machine.state_directory import safe_name
 from penstock.state.snapshots.storage import open_storage
 from penstock.state.stores.store import StoreSpec
-from penstock.streams.batch.published import OutputFile
+from penstock.streams.batch.published import NO_FLOOR_MS, OutputFile
 from penstock.streams.batch.reading import binary
 from penstock.streams.ports.chunk import running_highest
 from penstock.streams.task.output import Output
@@ -31,7 +31,6 @@ _ROWS_PER_GROUP = 50_000
 _LONG_BYTES = 8
 _LONGEST = 1 << 31
 """A stop behind every value: without one, Arrow expects a size that does not fit into 64 bits."""
-_NEVER = -(1 << 62)
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 OUTPUT_SCHEMA = pa.schema(
     [
@@ -90,6 +89,7 @@ class OutputFiles:
                     path=place,
                     rows=file.rows,
                     partitions=tuple(sorted(file.partitions)),
+                    highest_ms=file.highest_ms,
                 )
             )
         return out
@@ -102,19 +102,19 @@ class _TopicFile:
         self.path = path
         self.rows = 0
         self.partitions: set[int] = set()
+        self.highest_ms = NO_FLOOR_MS
         self._task = task
         self._partitions = partitions
         self._writer = pq.ParquetWriter(path, OUTPUT_SCHEMA, compression="lz4")
         self._waiting: list[pa.RecordBatch] = []
         self._waiting_rows = 0
-        self._running_max_ms = _NEVER
 
     def add(self, output: Output) -> None:
         seq, count = self.rows, len(output)
         if not count:
             return
-        running = running_highest(output.times, 0, count, self._running_max_ms)
-        self._running_max_ms = int(running[-1])
+        running = running_highest(output.times, 0, count, self.highest_ms)
+        self.highest_ms = int(running[-1])
         placed = self._placed(output)
         self.partitions.update(np.unique(placed).tolist())
         headers = None

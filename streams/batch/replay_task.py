@@ -81,7 +81,7 @@ def run_task(
     choose("auto")
     topology = job.topology.load()
     with TemporaryDirectory(prefix="penstock-replay-") as folder:
-        task = _FileTask(job, topology, task_id, Path(folder))
+        task = FileTask(job, topology, task_id, Path(folder))
         try:
             read = partial(read_range, address, job.application_id)
             for number, chunks in task_pieces(ordering, topology, task_id, ranges, read):
@@ -97,7 +97,7 @@ def run_tasks(job: ReplayJob, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.
     return task_by_task(
         "penstock-replay-",
         batches,
-        lambda task_id, folder: _FileTask(job, topology, task_id, folder),
+        lambda task_id, folder: FileTask(job, topology, task_id, folder),
         lambda task: _report_batch(task.finish()),
     )
 
@@ -248,7 +248,7 @@ class ReplayTask:
         self.backend.close()
 
 
-class _FileTask(ReplayTask):
+class FileTask(ReplayTask):
     """Writes outputs and stores into files."""
 
     def __init__(self, job: ReplayJob, topology: Topology, task_id: TaskId, folder: Path) -> None:

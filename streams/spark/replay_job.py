@@ -4,7 +4,7 @@ Each task, the very code of the worker, runs in an executor (``replay_task``), w
 records into the order in which the live task took them (``task_reading``). Repartition topics are read as they were really
 written, so every sub-topology is exact on its own; with ``recompute`` they are computed again, in a deterministic order that
 Kafka could have produced, which a shuffle and a sort make (``replay_rows``), and what follows is the same only as far as
-order does not matter.
+order does not matter. Tasks without state are processed in pieces (``stateless_pieces``).
 
 Outputs and stores become Parquet files, and stores that end at a commit also snapshots. All of it is published by one
 atomic step of the driver; attempts that failed, were repeated or were killed leave files that nothing names.
@@ -58,13 +58,15 @@ from penstock.streams.batch.replay_run import (
 )
 from penstock.streams.batch.replay_task import REPORT_SCHEMA, ReplayJob, run_task, run_tasks
 from penstock.streams.batch.shipping import TopologyRef
+from penstock.streams.batch.stateless_pieces import in_pieces, joined, may_be_cut
 from penstock.streams.spark.arrow import mapped
 from penstock.streams.spark.connection import Connection
+from penstock.streams.spark.executor import executor_work
 from penstock.streams.spark.failures import translated
+from penstock.streams.spark.output_rows import output_rows
 from penstock.streams.spark.progress import Count, Say, watched
 from penstock.streams.spark.read import RECORD_SCHEMA, KafkaSource, read_ranges
 from penstock.streams.spark.report.record import note_ranges, note_tasks, phase
-from penstock.streams.spark.scratch import use_local_dirs
 from penstock.streams.spark.session import SparkSettings, spark_session
 from penstock.streams.spark.shipping import ship
 from penstock.streams.spark.slots import spread
@@ -142,31 +144,46 @@ def run_replay(
     it."""
     reports: list[TaskReport] = []
     with translated("the replay"):
-        for level in levels_of(plan):
+        for depth, level in enumerate(levels_of(plan)):
             work = task_work(plan, job, level, only)
-            if plan.recomputed:
+            if depth > 0:
                 rows = ordered_rows(spark, connection.source(), plan, job, work, reports)
                 reports += collect_reports(mapped(rows, partial(run_tasks, job), REPORT_SCHEMA))
             else:
-                reports += read_and_run(spark, connection, job, work, count)
+                reports += read_and_run(spark, connection, job, work, count, combining=plan.recomputed)
     note_ranges(plan.ranges)
     note_tasks(reports)
     return replay_of(plan, job, reports)
 
 
 def read_and_run(
-    spark: SparkSession, connection: Connection, job: ReplayJob, work: TaskWork, count: Count | None
+    spark: SparkSession,
+    connection: Connection,
+    job: ReplayJob,
+    work: TaskWork,
+    count: Count | None,
+    *,
+    combining: bool = False,
 ) -> list[TaskReport]:
-    """Run tasks whose inputs are all in the log: each in a Spark task that reads them, without a shuffle."""
-    reads = work.reads()
+    """Run tasks whose inputs are all in the log: each in a Spark task that reads them, without a shuffle, or in several.
+    ``combining``: see ``may_be_cut``."""
+    cut = _cut_rule(job, work, combining=combining)
+    reads = in_pieces(work.reads(), cut, spark.sparkContext.defaultParallelism)
     address = ClusterAddress(connection.bootstrap_servers, dict(connection.client))
     run = partial(_run_and_count, partial(run_task, job, work.ordering, address), count)
-    return spark.sparkContext.parallelize(reads, max(len(reads), 1)).map(run).collect()
+    return joined(reads, spark.sparkContext.parallelize(reads, max(len(reads), 1)).map(run).collect())
+
+
+def _cut_rule(job: ReplayJob, work: TaskWork, *, combining: bool) -> Callable[[TaskId], bool]:
+    topology = job.topology.load()
+    subs = [topology.subtopologies[number] for number in {task.subtopology for task in work.tasks}]
+    cut = {s.number for s in subs if may_be_cut(topology, s, job.options.policies, combining=combining)}
+    return lambda task: task.subtopology in cut
 
 
 def _run_and_count(run: Callable[..., TaskReport], count: Count | None, read: TaskRead) -> TaskReport:
-    use_local_dirs()
-    report = run(*read)
+    with executor_work():
+        report = run(*read)
     if count is not None:
         count.add(report.records)
     return report
@@ -219,10 +236,10 @@ def recomputed_rows(spark: SparkSession, output: str, files: Sequence[OutputFile
     running maximum of each sender's timestamps, then sender, then the sender's own order. Offsets count from 0."""
     if not files:
         return None
-    by_topic: dict[str, list[str]] = {}
+    by_topic: dict[str, list[OutputFile]] = {}
     for file in files:
-        by_topic.setdefault(file.topic, []).append(f"{output}/{file.path}")
-    parts = [spark.read.parquet(*paths).withColumn("topic", F.lit(topic)) for topic, paths in sorted(by_topic.items())]
+        by_topic.setdefault(file.topic, []).append(file)
+    parts = [output_rows(spark, output, found).withColumn("topic", F.lit(t)) for t, found in sorted(by_topic.items())]
     rows = parts[0]
     for part in parts[1:]:
         rows = rows.unionByName(part)

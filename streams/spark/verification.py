@@ -68,6 +68,7 @@ from penstock.streams.spark.compare import EXACT, RowDifference, Scrutiny
 from penstock.streams.spark.connection import Connection
 from penstock.streams.spark.difference_table import Forms, texts, too_far, write_table
 from penstock.streams.spark.failures import translated
+from penstock.streams.spark.output_rows import output_rows
 from penstock.streams.spark.progress import Say, watched
 from penstock.streams.spark.read import HEADERS_TYPE, KafkaSource, read_ranges
 from penstock.streams.spark.replay_job import ordered_rows, run_replay, with_journals
@@ -245,8 +246,10 @@ class _Run:
 
     def _one_writer_each(self, topic: str) -> bool:
         """Whether every partition is known and has one writing task."""
-        partitions = [p for f in self._done.output_files(topic) for p in f.partitions]
-        return ANY_PARTITION not in partitions and len(partitions) == len(set(partitions))
+        files = self._done.output_files(topic)
+        writers = {(p, f.subtopology, f.task) for f in files for p in f.partitions}
+        partitions = {p for p, _, _ in writers}
+        return ANY_PARTITION not in partitions and len(partitions) == len(writers)
 
     def _live(self, topics: Sequence[str]) -> DataFrame:
         sample = self._facts.sample
@@ -256,7 +259,7 @@ class _Run:
 
     def _made(self, topics: Sequence[str]) -> DataFrame:
         parts = [
-            self._spark.read.parquet(*[f"{self._job.output}/{f.path}" for f in files]).withColumn("topic", F.lit(topic))
+            output_rows(self._spark, self._job.output, files).withColumn("topic", F.lit(topic))
             for topic in topics
             if (files := self._done.output_files(topic))
         ]

@@ -33,6 +33,7 @@ from penstock.streams.batch.values_as_text import Tolerance
 from penstock.streams.spark.connection import Connection
 from penstock.streams.spark.difference_table import Forms, texts, too_far, write_table
 from penstock.streams.spark.failures import translated
+from penstock.streams.spark.output_rows import output_rows
 from penstock.streams.spark.progress import Say, watched
 from penstock.streams.spark.replay_job import run_replay
 from penstock.streams.spark.report.record import phase
@@ -241,7 +242,7 @@ class _Comparison:
         files = done.output_files(topic)
         if not files:
             return self._none(side)
-        rows = self._spark.read.parquet(*[f"{self._folder}/{f.path}" for f in files])
+        rows = output_rows(self._spark, self._folder, files)
         order = Window.partitionBy("key").orderBy(
             *[F.desc(c) if per_commit else F.col(c) for c in ("running_max_ms", "subtopology", "task", "seq")]
         )

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import random
 import time
+from functools import partial
+from itertools import accumulate
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -15,12 +17,14 @@ from penstock.streams.batch.cluster import open_cluster
 from penstock.streams.batch.published import Replay, load_replay
 from penstock.streams.batch.replay_plan import plan_replay
 from penstock.streams.batch.replay_run import make_job
-from penstock.streams.spark import Connection, compact, replay
+from penstock.streams.batch.stateless_pieces import in_pieces
+from penstock.streams.spark import Connection, compact, replay, replay_job, verify
+from penstock.streams.spark.output_rows import output_rows
 from penstock.streams.spark.replay_job import run_replay
 from penstock.streams.spark.shipping import ship
 from penstock.streams.task.task_options import TaskOptions
 from tests.integration.spark.live import App, Live
-from tests.integration.spark.topologies import joined, windowed
+from tests.integration.spark.topologies import joined, kept_halves, windowed
 
 Entries = dict[tuple[int, bytes], bytes]
 
@@ -125,3 +129,29 @@ def test_lost_records_fail_the_job_and_nothing_is_published(
         replay(joined(app_id), application_id=app_id, connection=connection, output=output)
     with pytest.raises(SettingsError, match="no finished replay"):
         load_replay(output)
+
+
+def test_a_stateless_task_is_processed_in_pieces(
+    spark: SparkSession, connection: Connection, live: Live, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(replay_job, "in_pieces", partial(in_pieces, piece_records=2_000))
+    source, out, name = live.topic("a"), live.topic("out"), live.application_id
+    live.create(1, source, out)
+    live.produce(source, [(b"k%d" % (i % 7), b"%d" % i, i // 3) for i in range(6_000)])
+    with App(live, kept_halves(name)()) as app:
+        app.run(commit_every=1_000)
+    done = replay(kept_halves(name), application_id=name, connection=connection, output=str(tmp_path)).replay
+    files = done.output_files(out)
+    assert len(files) == 3, "one of each piece"
+    rows = output_rows(spark, str(tmp_path), files).orderBy("seq").collect()
+    wrote = live.read(out)
+    assert [(r["partition"], r["key"], r["value"], r["timestamp_ms"]) for r in rows] == wrote
+    assert [r["seq"] for r in rows] == list(range(len(wrote)))
+    assert [r["running_max_ms"] for r in rows] == list(accumulate((ms for *_, ms in wrote), max))
+    (task,) = done.tasks
+    assert task.records == 6_000
+    same = verify(kept_halves(name), application_id=name, connection=connection)
+    assert same.same and [c.mode for c in same.comparisons] == ["sequence"], same
+    other = verify(kept_halves(name, left_out=b"5002"), application_id=name, connection=connection)
+    (compared,) = other.comparisons
+    assert compared.first is not None and compared.first.input == (source, 0, 5_002)

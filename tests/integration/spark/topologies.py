@@ -42,6 +42,18 @@ def windowed(application_id: str, emission: str = "every_update") -> Any:
     return partial(_windowed, application_id, emission)
 
 
+def _kept_halves(application_id: str, left_out: bytes) -> Topology:
+    b = StreamsBuilder(key=bytes, value=bytes)
+    stream = b.stream(f"{application_id}.a").filter(lambda k, v: v[-1] % 2 == 0 and v != left_out)
+    stream.flat_map_values(lambda v: [v] * (v[-1] % 4)).to(f"{application_id}.out")
+    return b.build()
+
+
+def kept_halves(application_id: str, left_out: bytes = b"") -> Any:
+    """Without state: values that end in an even digit but one, some twice."""
+    return partial(_kept_halves, application_id, left_out)
+
+
 def _last(application_id: str) -> Topology:
     b = StreamsBuilder(key=bytes, value=bytes)
     b.stream(f"{application_id}.in").group_by_key().aggregate(

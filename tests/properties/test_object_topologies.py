@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -96,6 +97,23 @@ TOPOLOGIES: dict[str, tuple[type, Callable[[Stream], Any]]] = {
             .agg(n=f.count(), most=col("leaf.i").max())
             .to_stream()
             .to("out", value="json")
+        ),
+    ),
+    "keys of several fields": (
+        Event,
+        lambda s: (
+            s.filter_values(col("kind") != 2)
+            .map_values(col("leaf"))
+            .group_by(f.struct(s=col("s"), i=10 // col("i"), f=col("f")))
+            .agg(n=f.count())
+            .to_stream()
+            .to("out", value="json")
+        ),
+    ),
+    "decimals": (
+        Event,
+        lambda s: (
+            s.select(col("kind"), price=col("leaf.i") * Decimal("1.10")).filter_values(col("price") > 1).to("out")
         ),
     ),
     "functions of objects": (

@@ -246,6 +246,8 @@ class ParsedColumn(StructColumn):
     def take(self, places: Places) -> ParsedColumn:
         fields = {name: c.take(places) for name, c in self.fields.items()}
         nulls = None if self.nulls is None else self.nulls[places]
+        if nulls is not None and not nulls.any():
+            nulls = None
         return ParsedColumn(self._bytes.take(places), self.serde, fields, nulls)
 
     def slice(self, start: int, stop: int) -> ParsedColumn:

@@ -14,6 +14,9 @@ interpreter.
 
 from __future__ import annotations
 
+import dataclasses
+import decimal
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -48,7 +51,7 @@ Leaf = tuple[str, str | Path | None]
 """An input read from a record: a field of the value, by its path where it is a field of a field, or the value, key or
 timestamp."""
 PRESENCE = ("is_null", "is_not_null")
-_SHARED = {str, bytes, bool, int, float, type(None)}
+_SHARED = {str, bytes, bool, int, float, decimal.Decimal, type(None)}
 
 
 class Vectors:
@@ -60,7 +63,7 @@ class Vectors:
         self._condition = condition
         self._types = Inference(scope)
         self._leaves: dict[int, tuple[Leaf, ...]] = {}
-        self._rows: dict[int, RowReader] = {}
+        self._rows: dict[tuple[int, bool], RowReader] = {}
 
     @classmethod
     def of(cls, fn: ExpressionFunction) -> Vectors:
@@ -195,10 +198,7 @@ class Vectors:
         leaf = self._leaf_of(e, frame)
         if leaf is not None and (same := self._as_read(e, leaf, frame)) is not None:
             return same
-        row = self._rows.get(id(e))
-        if row is None:
-            row, _ = compile_parts(e, self._scope, condition=self._condition and e is self._expression)
-            self._rows[id(e)] = row
+        row = self._row(e, dicts=frame.of_fields)
         codes, records = frame.records(leaves)
         values: list[Any] = []
         wrong: list[bool] = []
@@ -211,6 +211,15 @@ class Vectors:
                 wrong.append(True)
         errors = np.array(wrong, np.bool_)[codes] if any(wrong) else None
         return k.Distinct(codes, values, errors)
+
+    def _row(self, e: Expression, *, dicts: bool) -> RowReader:
+        """The row interpreter of a part. ``dicts``: values are dicts of their fields, whatever their type."""
+        row = self._rows.get((id(e), dicts))
+        if row is None:
+            scope = dataclasses.replace(self._scope, value=_of_dicts(self._scope.value)) if dicts else self._scope
+            row, _ = compile_parts(e, scope, condition=self._condition and e is self._expression)
+            self._rows[id(e), dicts] = row
+        return row
 
     def _as_read(self, e: Expression, leaf: Leaf, frame: _Frame) -> k.Distinct | None:
         """A column whose values a reader of its type passes unchanged. It may fail on nulls."""
@@ -267,6 +276,13 @@ class Vectors:
         return leaf if leaf is None or frame.reached(leaf) == leaf else None
 
 
+def _of_dicts(tp: DataType) -> DataType:
+    """The type with dicts for the instances of classes."""
+    if tp.kind != "struct":
+        return tp
+    return dataclasses.replace(tp, python=None, fields=tuple((n, _of_dicts(t)) for n, t in tp.fields))
+
+
 def _in_full(array: k.Array, rows: int) -> k.Array:
     return np.full(rows, array) if array.ndim == 0 else array
 
@@ -310,6 +326,11 @@ class _Frame:
         self._codes: dict[Leaf, k.Coded] = {}
         value = batch.value_column
         self._struct = value if isinstance(value, StructColumn) else None
+
+    @property
+    def of_fields(self) -> bool:
+        """Whether values are records by field."""
+        return self._struct is not None
 
     def absence(self, leaf: Leaf, tp: DataType) -> k.Vec | None:
         """Whether each record's value, or the object at a field of it, is null. ``None``: neither is there as columns."""
@@ -387,15 +408,17 @@ class _Frame:
         errors = None if leaf[1] is None or tp.nullable else self.missing(column.nulls)
         return k.Vec(read, column.nulls, errors)
 
-    def records(self, leaves: tuple[Leaf, ...]) -> tuple[k.CodeArray, list[tuple[Any, Any, Any]]]:
-        """The distinct records, as far as the leaves distinguish them, as key, value and timestamp; and each row's
-        record."""
+    def records(self, leaves: tuple[Leaf, ...]) -> tuple[k.CodeArray, Iterator[tuple[Any, Any, Any]]]:
+        """The distinct records, as far as the leaves distinguish them, as key, value and timestamp, each of which holds
+        until the next one; and each row's record."""
         parts = [self._coding(leaf) for leaf in leaves]
         nulls = None if self._struct is None or not any(w == "value" for w, _ in leaves) else self._struct.nulls
         if nulls is not None:
             parts.append(k.Coded(nulls.astype(np.int32), [False, True]))
         codes, rows = k.combined(parts, len(self._batch))
-        return codes, [self._record(leaves, row) for row in rows]
+        if nulls is None and len(leaves) == 1 and isinstance(leaves[0][1], str):
+            return codes, _of_one_field(leaves[0][1], rows)
+        return codes, (self._record(leaves, row) for row in rows)
 
     def _coding(self, leaf: Leaf) -> k.Coded:
         found = self._codes.get(leaf)
@@ -427,6 +450,13 @@ class _Frame:
         if self._struct is not None and not (len(row) > len(leaves) and row[-1]):
             value = fields
         return key, value, timestamp
+
+
+def _of_one_field(name: str, rows: list[tuple[Any, ...]]) -> Iterator[tuple[Any, Any, Any]]:
+    """Records with one field, in one dict, since making many takes most of the time."""
+    value: dict[str, Any] = {}
+    for (value[name],) in rows:
+        yield None, value, 0
 
 
 def _field(struct: StructColumn, name: str | Path) -> Column | None:

@@ -228,6 +228,7 @@ def values_mode(fn: Any, with_key: bool, out: RequiredColumns) -> InputMode:
 
 
 def _read_by_values(fn: Any, out: RequiredColumns) -> RequiredColumns | str:
+    """Finds what is read for new values, or keys, of which ``out`` is required."""
     if not isinstance(fn, ExpressionFunction):
         return PYTHON
     fields = _fields(fn)
@@ -314,7 +315,7 @@ def why_not_built(python: type, given: dict[str, DataType]) -> str | None:
 
 
 def values_of(fn: Any) -> ColumnarStep | None:
-    """The new values of a batch; ``None`` where the function makes none of columns."""
+    """The new values, or keys, of a batch; ``None`` where the function makes none of columns."""
     if isinstance(_read_by_values(fn, NO_COLUMNS), str):
         return None
     fields = _fields(fn)
@@ -375,7 +376,7 @@ def builder(names: list[str], python: type | None) -> Callable[..., Any]:
 
 def key_mode(fn: Any, out: RequiredColumns) -> InputMode:
     """How a choice of new keys takes its records."""
-    found = reads(fn)
+    found = _read_by_values(fn, NO_COLUMNS)
     if isinstance(found, str):
         return InputMode(ALL_AS_ROWS, found)
     return InputMode(found | dataclasses.replace(out, key=False))
@@ -383,4 +384,4 @@ def key_mode(fn: Any, out: RequiredColumns) -> InputMode:
 
 def keys_of(fn: Any) -> ColumnarStep | None:
     """The new keys of a batch; ``None`` where the function makes none of columns."""
-    return None if isinstance(reads(fn), str) else _result_of(fn)
+    return values_of(fn)

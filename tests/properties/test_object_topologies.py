@@ -15,6 +15,8 @@ from penstock.state import native
 from penstock.state.log import Record
 from penstock.streams.task.error_policies import Policies
 from penstock.streams.task.task_options import TaskOptions
+from penstock.topologies.columnar import encoded_columns
+from penstock.topologies.columnar.encoded_columns import decoded
 from penstock.topologies.dsl.kstream import KStream
 from penstock.topologies.expressions import functions as f
 from penstock.topologies.expressions.functions import col
@@ -245,6 +247,30 @@ def test_the_plan_says_that_the_source_decodes_fields(name: str) -> None:
         assert "in (Source): rows: the next operator needs whole values" in plan
     else:
         assert "in (Source): columns; decodes" in plan
+
+
+@pytest.mark.parametrize("name", ["objects of one kind", "objects in objects", "decimals"])
+def test_no_record_and_no_object_is_decoded(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A batch that goes by rows after all would give the same."""
+    if native.compiled() is None:
+        pytest.skip("without the compiled part every record is decoded")
+    asked = 0
+
+    def counted(raw: Any, serde: Any) -> Any:
+        nonlocal asked
+        asked += 1
+        return decoded(raw, serde)
+
+    monkeypatch.setattr(encoded_columns, "decoded", counted)
+    leaf, strict = b'{"s":"x","i":1,"f":0.5}', b'{"i":1,"leaf":{"s":"y","i":2}}'
+    middle = b'{"le af":' + leaf + b',"ne":3}'
+    parts = [(b"leaf", leaf), (b"middle", middle), (b"strict", strict)]
+    data = [b'{"kind":1,"' + part + b'":' + text + b"}" for part, text in parts] * 40
+    options = TaskOptions(policies=POLICIES)
+    with ps.TopologyTestDriver(topology_of(name), options=options, columns=True) as driver:
+        driver.pipe_raw({"in": [Record(b"k", text, 0) for text in data]})
+        assert driver.read_raw("out")
+    assert not asked
 
 
 def test_the_plan_names_fields_of_fields() -> None:

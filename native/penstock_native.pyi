@@ -148,12 +148,15 @@ class JsonProjector:
     """Reads fields of JSON objects."""
 
     def __init__(self, fields: list[dict[str, Any]], unknown_allowed: bool, texts_bytes_max: int) -> None:
-        """All fields of the type, each with ``name``, ``kind`` (``str``, ``int``, ``float``, ``bool``, or ``any`` if not
-        needed), ``nullable``, ``required``, ``needed`` and ``default``."""
+        """All fields of the type, each with ``name``, ``kind`` (``str``, ``int``, ``float``, ``bool``, ``object`` or,
+        if not needed, ``any``), ``nullable``, ``required``, ``needed``, ``default`` and, of objects, ``inner``: their
+        fields, and whether they may have others."""
 
-    def project(self, data: Any, offsets: Any, nulls: Any) -> tuple[bytes | None, list[tuple[Any, Any]]]:
+    def project(self, data: Any, offsets: Any, nulls: Any) -> tuple[bytes | None, list[tuple[Any, ...]]]:
         """A byte per row, 1 where the decoder must be asked (``None``: nowhere), and for each needed field int32 codes and
-        values, or numbers and nulls. What stands at rows that the decoder must be asked about means nothing."""
+        values, or numbers and nulls. For one of objects: where each begins and ends in the data, as int64 that never fall,
+        nulls, and the same of their needed fields. What stands at rows that the decoder must be asked about means
+        nothing."""
 
 class AvroProjector:
     """Reads fields of flat Avro records."""

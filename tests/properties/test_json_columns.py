@@ -13,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.state import native
-from penstock.topologies.columnar.json_columns import JsonProjection, why_not_projected
+from penstock.topologies.columnar.json_columns import JsonProjection
+from penstock.topologies.columnar.record_shapes import why_not_projected
 from penstock.topologies.operator_api.columns import BytesColumn
 from tests.properties.json_records import INTERESTING, batch
 

@@ -25,9 +25,9 @@ from penstock.streams.task.error_policies import Policies
 from penstock.streams.task.task_options import TaskOptions
 from penstock.streams.testing.test_driver import TopologyTestDriver
 from penstock.topologies.columnar.encoded_columns import WrittenColumn
-from penstock.topologies.columnar.json_columns import written_form
 from penstock.topologies.columnar.json_writing import DictOf, encoder_of, written_json
 from penstock.topologies.columnar.kernels import Coder
+from penstock.topologies.columnar.record_shapes import written_form
 from penstock.topologies.dsl.builder import StreamsBuilder
 from penstock.topologies.expressions import functions as f
 from penstock.topologies.expressions.functions import col, left, right, struct

@@ -14,16 +14,10 @@ from typing import Any, NamedTuple
 
 from penstock.state.native import compiled
 from penstock.state.serdes.serde import Serde
-from penstock.topologies.columnar.json_columns import (
-    PLAIN_AND_BYTES,
-    TEXTS_BYTES_MAX,
-    FieldReader,
-    Projection,
-    Shape,
-    shape_of,
-    why_not_apart,
-)
+from penstock.topologies.columnar.json_columns import TEXTS_BYTES_MAX, Projection
+from penstock.topologies.columnar.record_shapes import PLAIN_AND_BYTES, FieldReader, Shape, shape_of, why_not_apart
 from penstock.topologies.operator_api.columns import BytesColumn
+from penstock.topologies.operator_api.required_columns import FieldPath
 
 Schema = Mapping[str, Any]
 _PRIMITIVES = ("null", "boolean", "int", "long", "float", "double", "bytes", "string")
@@ -75,12 +69,12 @@ def avro_form(serde: Serde[Any]) -> AvroForm | None:
     return coder.avro_form() if isinstance(coder, AvroCoder) else None
 
 
-def why_not_avro(form: AvroForm, fields: Sequence[str]) -> str | None:
+def why_not_avro(form: AvroForm, fields: Sequence[FieldPath]) -> str | None:
     """Why records cannot be read into columns of these fields; ``None`` if they can, as far as is known before the first
     record."""
     if form.type is None:
         return "its values have no declared type"
-    shape = shape_of(form.type, PLAIN_AND_BYTES)
+    shape = shape_of(form.type, PLAIN_AND_BYTES, objects=False)
     if isinstance(shape, str):
         return shape
     why = why_not_apart(shape, fields)
@@ -94,8 +88,8 @@ def why_not_avro(form: AvroForm, fields: Sequence[str]) -> str | None:
 class AvroProjection(Projection):
     """Reads Avro. ``form`` and ``fields`` must be such that ``why_not_avro`` returns ``None``."""
 
-    def __init__(self, form: AvroForm, fields: Sequence[str], decode: Callable[[bytes], Any]) -> None:
-        shape = shape_of(form.type, PLAIN_AND_BYTES)
+    def __init__(self, form: AvroForm, fields: Sequence[FieldPath], decode: Callable[[bytes], Any]) -> None:
+        shape = shape_of(form.type, PLAIN_AND_BYTES, objects=False)
         assert not isinstance(shape, str), shape
         super().__init__(shape, fields, decode)
         self._form, self._shape = form, shape

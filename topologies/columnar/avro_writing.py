@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from penstock.state.native import compiled
 from penstock.state.serdes.serde import Serde, is_immutable
 from penstock.topologies.columnar.avro_columns import AvroForm, AvroProjection, avro_form, flat_fields, why_not_avro
-from penstock.topologies.columnar.json_columns import PLAIN_AND_BYTES, Shape, shape_of
 from penstock.topologies.columnar.json_writing import DictOf, InstanceOf
+from penstock.topologies.columnar.record_shapes import PLAIN_AND_BYTES, Shape, shape_of
 from penstock.topologies.operator_api.columns import BytesColumn, CodedColumn, Column, Mask, NumberColumn, StructColumn
 
 _FRAME_BYTES = 5
@@ -57,7 +57,7 @@ class AvroWriter:
         self._serde = serde
         self._form = form
         self._fields: dict[int, list[tuple[str, str, int, list[bytes | None]]] | None] = {}
-        shape = None if form.type is None else shape_of(form.type, PLAIN_AND_BYTES)
+        shape = None if form.type is None else shape_of(form.type, PLAIN_AND_BYTES, objects=False)
         self._shape = shape if isinstance(shape, Shape) and _writes_all(form.type, shape) else None
         self._reader = None if self._shape is None else self._whole_reader(self._shape)
 

@@ -15,7 +15,16 @@ import numpy as np
 
 from penstock.state.serdes.serde import BYTES, INT, INT32, STRING, Serde
 from penstock.topologies.columnar.kernels import Coder
-from penstock.topologies.operator_api.columns import BytesColumn, CodedColumn, Codes, Column, Mask, Places, StructColumn
+from penstock.topologies.operator_api.columns import (
+    BytesColumn,
+    CodedColumn,
+    Codes,
+    Column,
+    Ints,
+    Mask,
+    Places,
+    StructColumn,
+)
 
 SAME_BYTES = (BYTES, STRING, INT, INT32)
 """Serdes whose serialized bytes equal the bytes that the value was read from."""
@@ -201,6 +210,28 @@ class ParsedColumn(StructColumn):
         self._bytes = _Bytes(raw) if isinstance(raw, BytesColumn) else raw
         self.serde = serde
 
+    @classmethod
+    def within(
+        cls,
+        data: bytes | bytearray | memoryview,
+        ends: Ints,
+        serde: Serde[Any],
+        fields: Mapping[str, Column],
+        nulls: Mask | None,
+    ) -> ParsedColumn:
+        """Records that lie within larger ones. ``ends``: where each begins and ends, two numbers a record, which never
+        fall."""
+        rows = len(ends) // 2
+        if not rows:
+            return cls(BytesColumn(b"", np.zeros(1, np.int64)), serde, fields, nulls)
+        between: Mask | None = None
+        if nulls is not None:
+            between = np.zeros(2 * rows - 1, np.bool_)
+            between[::2] = nulls
+        # what lies between two records is not taken
+        whole = BytesColumn(data, ends, between)
+        return cls(_Bytes(whole, np.arange(0, 2 * rows, 2, dtype=np.intp)), serde, fields, nulls)
+
     @property
     def raw(self) -> BytesColumn:
         """The bytes of the records."""
@@ -215,6 +246,8 @@ class ParsedColumn(StructColumn):
     def take(self, places: Places) -> ParsedColumn:
         fields = {name: c.take(places) for name, c in self.fields.items()}
         nulls = None if self.nulls is None else self.nulls[places]
+        if nulls is not None and not nulls.any():
+            nulls = None
         return ParsedColumn(self._bytes.take(places), self.serde, fields, nulls)
 
     def slice(self, start: int, stop: int) -> ParsedColumn:

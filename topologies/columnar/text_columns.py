@@ -14,7 +14,8 @@ import msgspec
 import numpy as np
 
 from penstock.state.serdes.serde import Serde
-from penstock.topologies.columnar.json_columns import JsonProjection, why_not_projected
+from penstock.topologies.columnar.json_columns import JsonProjection
+from penstock.topologies.columnar.record_shapes import why_not_projected
 from penstock.topologies.operator_api.columns import BytesColumn, Column, Places, StructColumn
 
 _MOST = 2

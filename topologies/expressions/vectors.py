@@ -14,6 +14,9 @@ interpreter.
 
 from __future__ import annotations
 
+import dataclasses
+import decimal
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -48,8 +51,7 @@ Leaf = tuple[str, str | Path | None]
 """An input read from a record: a field of the value, by its path where it is a field of a field, or the value, key or
 timestamp."""
 PRESENCE = ("is_null", "is_not_null")
-_ABSENT: tuple[tuple[type, ...], ...] = ((), (type(None),))
-_SHARED = {str, bytes, bool, int, float, type(None)}
+_SHARED = {str, bytes, bool, int, float, decimal.Decimal, type(None)}
 
 
 class Vectors:
@@ -61,7 +63,7 @@ class Vectors:
         self._condition = condition
         self._types = Inference(scope)
         self._leaves: dict[int, tuple[Leaf, ...]] = {}
-        self._rows: dict[int, RowReader] = {}
+        self._rows: dict[tuple[int, bool], RowReader] = {}
 
     @classmethod
     def of(cls, fn: ExpressionFunction) -> Vectors:
@@ -84,6 +86,8 @@ class Vectors:
         """The values. Rows marked ``absent`` are not evaluated and yield null."""
         frame = _Frame(batch)
         try:
+            if (objects := self._objects(frame, absent)) is not None:
+                return objects
             if absent is None and (undecoded := self._undecoded(frame)) is not None:
                 return undecoded
             found = self._sure(frame, absent)
@@ -156,8 +160,9 @@ class Vectors:
     def _call(self, e: Call, frame: _Frame) -> k.Operand | None:
         if e.function in PRESENCE:
             (of,) = e.args
-            present = frame.presence if isinstance(of, Input) and of.which == "value" else None
-            found = self._part(of, frame).null_test() if present is None else present
+            leaf = self._leaf_of(of, frame)
+            absent = None if leaf is None else frame.absence(leaf, self._types.of(of))
+            found = self._part(of, frame).null_test() if absent is None else absent
             return found if e.function == "is_null" else k.inverse(found)
         if e.function not in ("between", "is_in", "coalesce"):
             return None
@@ -191,12 +196,9 @@ class Vectors:
     def _by_value(self, e: Expression, leaves: tuple[Leaf, ...], frame: _Frame) -> k.Distinct:
         """Run the row interpreter once per combination of inputs."""
         leaf = self._leaf_of(e, frame)
-        if leaf is not None and (same := self._as_read(e, frame.column(leaf))) is not None:
+        if leaf is not None and (same := self._as_read(e, leaf, frame)) is not None:
             return same
-        row = self._rows.get(id(e))
-        if row is None:
-            row, _ = compile_parts(e, self._scope, condition=self._condition and e is self._expression)
-            self._rows[id(e)] = row
+        row = self._row(e, dicts=frame.of_fields)
         codes, records = frame.records(leaves)
         values: list[Any] = []
         wrong: list[bool] = []
@@ -210,14 +212,43 @@ class Vectors:
         errors = np.array(wrong, np.bool_)[codes] if any(wrong) else None
         return k.Distinct(codes, values, errors)
 
-    def _as_read(self, e: Expression, column: Column) -> k.Distinct | None:
-        """A column all of whose values a reader of its type passes unchanged."""
-        tp = self._types.of(e)
+    def _row(self, e: Expression, *, dicts: bool) -> RowReader:
+        """The row interpreter of a part. ``dicts``: values are dicts of their fields, whatever their type."""
+        row = self._rows.get((id(e), dicts))
+        if row is None:
+            scope = dataclasses.replace(self._scope, value=_of_dicts(self._scope.value)) if dicts else self._scope
+            row, _ = compile_parts(e, scope, condition=self._condition and e is self._expression)
+            self._rows[id(e), dicts] = row
+        return row
+
+    def _as_read(self, e: Expression, leaf: Leaf, frame: _Frame) -> k.Distinct | None:
+        """A column whose values a reader of its type passes unchanged. It may fail on nulls."""
+        tp, column = self._types.of(e), frame.column(leaf)
         exact = EXACT.get(tp.kind)
         if exact is None or not isinstance(column, CodedColumn):
             return None
         seen = set(map(type, column.values))
-        return k.Distinct(column.codes, column.values) if seen <= {exact, *_ABSENT[tp.nullable]} else None
+        if not seen <= {exact, type(None)}:
+            return None
+        if tp.nullable or type(None) not in seen:
+            return k.Distinct(column.codes, column.values)
+        if leaf[1] is None:
+            return None
+        missing = frame.missing(k.gathered([v is None for v in column.values], column.codes))
+        return k.Distinct(column.codes, column.values, missing if missing.any() else None)
+
+    def _objects(self, frame: _Frame, absent: Mask | None) -> Column | None:
+        """The column of objects that the expression only passes on. They are null where what they are within is."""
+        e = self._expression
+        while isinstance(e, Alias):
+            e = e.of
+        leaf = self._leaf_of(e, frame)
+        column = None if leaf is None else frame.objects(leaf)
+        if column is None or column.nulls is None or self._types.of(e).nullable:
+            return column
+        if frame.missing(column.nulls if absent is None else column.nulls & ~absent).any():
+            raise k.Unsure
+        return column
 
     def _undecoded(self, frame: _Frame) -> Column | None:
         """The column that the expression only passes on, without building its values."""
@@ -241,8 +272,15 @@ class Vectors:
 
     def _leaf_of(self, e: Expression, frame: _Frame) -> Leaf | None:
         """The input that a node is; ``None``: it is more than that."""
-        leaf = _leaf(e)
+        leaf = leaf_of(e)
         return leaf if leaf is None or frame.reached(leaf) == leaf else None
+
+
+def _of_dicts(tp: DataType) -> DataType:
+    """The type with dicts for the instances of classes."""
+    if tp.kind != "struct":
+        return tp
+    return dataclasses.replace(tp, python=None, fields=tuple((n, _of_dicts(t)) for n, t in tp.fields))
 
 
 def _in_full(array: k.Array, rows: int) -> k.Array:
@@ -258,7 +296,7 @@ def nulled(column: CodedColumn | NumberColumn, nulls: Mask | None) -> Column:
     return CodedColumn(np.where(nulls, np.int32(len(column.values)), column.codes), [*column.values, None])
 
 
-def _leaf(e: Expression) -> Leaf | None:
+def leaf_of(e: Expression) -> Leaf | None:
     """The input that a node is; ``None``: it is more than that."""
     if isinstance(e, Input):
         return e.which, None
@@ -273,7 +311,7 @@ def _leaf(e: Expression) -> Leaf | None:
 
 def leaves_of(e: Expression) -> tuple[Leaf, ...]:
     """The inputs of the expression, each once, in order of appearance."""
-    leaf = _leaf(e)
+    leaf = leaf_of(e)
     if leaf is not None:
         return (leaf,)
     return tuple(dict.fromkeys(leaf for child in e.children() for leaf in leaves_of(child)))
@@ -290,12 +328,32 @@ class _Frame:
         self._struct = value if isinstance(value, StructColumn) else None
 
     @property
-    def presence(self) -> k.Vec | None:
-        """Whether each record's value is null, where values are records."""
-        if self._struct is None:
+    def of_fields(self) -> bool:
+        """Whether values are records by field."""
+        return self._struct is not None
+
+    def absence(self, leaf: Leaf, tp: DataType) -> k.Vec | None:
+        """Whether each record's value, or the object at a field of it, is null. ``None``: neither is there as columns."""
+        struct = self._struct if leaf == ("value", None) else self.objects(leaf)
+        if struct is None:
             return None
-        nulls = self._struct.nulls
-        return k.Vec(np.zeros((), np.bool_) if nulls is None else nulls)
+        nulls = struct.nulls
+        if nulls is None:
+            return k.Vec(np.zeros((), np.bool_))
+        return k.Vec(nulls, None, None if leaf[1] is None or tp.nullable else self.missing(nulls))
+
+    def objects(self, leaf: Leaf) -> StructColumn | None:
+        """The column of objects at a field."""
+        which, name = leaf
+        if which != "value" or name is None or self._struct is None:
+            return None
+        found = _field(self._struct, name)
+        return found if isinstance(found, StructColumn) else None
+
+    def missing(self, nulls: Mask) -> Mask:
+        """The nulls of records that are not null themselves."""
+        whole = None if self._struct is None else self._struct.nulls
+        return nulls if whole is None else nulls & ~whole
 
     def reached(self, leaf: Leaf) -> Leaf:
         """The leaf, or, unless that is a record of columns, the field that it is within."""
@@ -334,7 +392,7 @@ class _Frame:
 
     def coded(self, leaf: Leaf) -> bool:
         """Whether its distinct values are known."""
-        if leaf == ("value", None) and self._struct is not None:
+        if (leaf == ("value", None) and self._struct is not None) or self.objects(leaf) is not None:
             return False
         return isinstance(self.column(leaf), CodedColumn)
 
@@ -344,22 +402,23 @@ class _Frame:
         if not isinstance(column, NumberColumn):
             raise k.NoKernel
         read = k.read(column.array, tp.kind)
-        errors: Mask | None = None
-        if column.nulls is not None and leaf[1] is not None and not tp.nullable:
-            # every column of a null record is null, for any declared type
-            whole = None if self._struct is None else self._struct.nulls
-            errors = column.nulls if whole is None else column.nulls & ~whole
+        if column.nulls is None or not column.nulls.any():
+            return k.Vec(read)
+        # every column of a null record is null, for any declared type
+        errors = None if leaf[1] is None or tp.nullable else self.missing(column.nulls)
         return k.Vec(read, column.nulls, errors)
 
-    def records(self, leaves: tuple[Leaf, ...]) -> tuple[k.CodeArray, list[tuple[Any, Any, Any]]]:
-        """The distinct records, as far as the leaves distinguish them, as key, value and timestamp; and each row's
-        record."""
+    def records(self, leaves: tuple[Leaf, ...]) -> tuple[k.CodeArray, Iterator[tuple[Any, Any, Any]]]:
+        """The distinct records, as far as the leaves distinguish them, as key, value and timestamp, each of which holds
+        until the next one; and each row's record."""
         parts = [self._coding(leaf) for leaf in leaves]
         nulls = None if self._struct is None or not any(w == "value" for w, _ in leaves) else self._struct.nulls
         if nulls is not None:
             parts.append(k.Coded(nulls.astype(np.int32), [False, True]))
         codes, rows = k.combined(parts, len(self._batch))
-        return codes, [self._record(leaves, row) for row in rows]
+        if nulls is None and len(leaves) == 1 and isinstance(leaves[0][1], str):
+            return codes, _of_one_field(leaves[0][1], rows)
+        return codes, (self._record(leaves, row) for row in rows)
 
     def _coding(self, leaf: Leaf) -> k.Coded:
         found = self._codes.get(leaf)
@@ -393,13 +452,20 @@ class _Frame:
         return key, value, timestamp
 
 
+def _of_one_field(name: str, rows: list[tuple[Any, ...]]) -> Iterator[tuple[Any, Any, Any]]:
+    """Records with one field, in one dict, since making many takes most of the time."""
+    value: dict[str, Any] = {}
+    for (value[name],) in rows:
+        yield None, value, 0
+
+
 def _field(struct: StructColumn, name: str | Path) -> Column | None:
-    """A field, or a field of fields where no record of either is null."""
+    """A field, or a field of fields, which is null where what it is within is null."""
     if isinstance(name, str):
         return struct.fields.get(name)
     column: Column | None = struct
     for part in name:
-        if not isinstance(column, StructColumn) or column.nulls is not None:
+        if not isinstance(column, StructColumn):
             return None
         column = column.fields.get(part)
     return column

@@ -21,6 +21,7 @@ from penstock.topologies.operator_api.required_columns import (
     EdgeLayout,
     InputMode,
     RequiredColumns,
+    path_of,
     union_of,
 )
 from penstock.topologies.operators.records.source_sink import SourceSpec
@@ -127,7 +128,13 @@ def _mode_text(input_mode: InputMode, spec: OperatorSpec) -> str:
 
 def _decoded(needs: RequiredColumns) -> str:
     parts = ["the key"] if needs.key else []
-    parts += [f"the field {name}" for name in sorted(needs.fields)]
+    paths = sorted(map(path_of, needs.fields))
+    # an object stands right before its fields, which say that it is read
+    parts += [
+        f"the field {'.'.join(path)}"
+        for path, after in zip(paths, [*paths[1:], ()], strict=False)
+        if after[: len(path)] != path
+    ]
     if needs.value:
         parts.append("the value" if needs.listed or not needs.fields else "the value of the records that are left")
     return ", ".join(parts) or "nothing"

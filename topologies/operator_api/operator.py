@@ -36,6 +36,7 @@ from penstock.topologies.operator_api.required_columns import (
     EdgeLayout,
     InputMode,
     RequiredColumns,
+    path_of,
 )
 
 Emission = Literal["every_update", "per_commit", "on_close"]
@@ -299,7 +300,8 @@ class OperatorSpec:
         if (own.value or own.fields) and not given.values:
             return "values come as lists"
         if given.fields is not None and not own.fields <= given.fields:
-            return f"values come without columns of {', '.join(sorted(own.fields - given.fields))}"
+            missing = sorted(map(path_of, own.fields - given.fields))
+            return f"values come without columns of {', '.join(map('.'.join, missing))}"
         return None if given.keys or given.values else "records come as lists"
 
     def output_layout(self, port: int, given: EdgeLayout, input_mode: InputMode) -> EdgeLayout:

@@ -13,16 +13,31 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable
+from typing import TypeAlias
+
+FieldPath: TypeAlias = str | tuple[str, ...]
+"""A field of a value, by its name, or a field of an object within the value, by its path."""
+
+
+def path_of(field: FieldPath) -> tuple[str, ...]:
+    """The field as a path. Paths can be sorted."""
+    return (field,) if isinstance(field, str) else field
+
+
+def field_at(path: tuple[str, ...]) -> FieldPath:
+    """The field of a path: by its name where it is one of the value."""
+    return path[0] if len(path) == 1 else path
 
 
 @dataclasses.dataclass(frozen=True)
 class RequiredColumns:
-    """The requirements on the records of an edge. ``key``: their keys. ``fields``: these fields of their values, as
-    columns. ``value``: the values themselves, of some of the records or all; ``listed``: of all of them, as Python
-    objects, at once. Whether a value is null is always known."""
+    """The requirements on the records of an edge. ``key``: their keys. ``fields``: these fields of their values, or of
+    objects within them, as columns; of an object that is named itself, whether it is there, and its value on demand.
+    ``value``: the values themselves, of some of the records or all; ``listed``: of all of them, as Python objects, at
+    once. Whether a value is null is always known."""
 
     key: bool = False
-    fields: frozenset[str] = frozenset()
+    fields: frozenset[FieldPath] = frozenset()
     value: bool = False
     listed: bool = False
 
@@ -61,7 +76,7 @@ class EdgeLayout:
     keys: bool = False
     values: bool = False
     texts: bool = False
-    fields: frozenset[str] | None = None
+    fields: frozenset[FieldPath] | None = None
 
     def __and__(self, other: EdgeLayout) -> EdgeLayout:
         fields = self.fields if other.fields is None else other.fields

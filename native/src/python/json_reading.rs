@@ -8,11 +8,12 @@ use super::buffers::{Held, rows_of, to_bytes};
 use super::interner::values_of;
 use crate::kernels::interner::check_rows;
 use crate::kernels::json::form::Form;
-use crate::kernels::json::projector::{Needed, Output, Projector, UNSURE};
+use crate::kernels::json::projector::{Needed, Output, Projector, UNSURE, parts};
 use crate::kernels::json::record::{Field, Found, Kind};
 
-/// A field as Python names it: kinds are `str`, `int`, `float`, `bool` and, where it is not needed, `any`. A field that
-/// is not required is `default` where it is missing, which is null or of the field's kind.
+/// A field as Python names it: kinds are `str`, `int`, `float`, `bool`, `object` and, where it is not needed, `any`. A field
+/// that is not required is `default` where it is missing, which is null or of the field's kind. `inner`: of an object, its
+/// fields, and whether it may have others.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 struct FieldSpec<'py> {
@@ -22,26 +23,36 @@ struct FieldSpec<'py> {
     required: bool,
     needed: bool,
     default: Option<Bound<'py, PyAny>>,
+    inner: Option<(Vec<FieldSpec<'py>>, bool)>,
 }
 
 fn opened(spec: FieldSpec<'_>, texts_bytes_max: usize) -> PyResult<(Field, Output<Py<PyAny>>)> {
+    let name = spec.name.into_bytes().into();
+    let (nullable, required, needed) = (spec.nullable, spec.required, spec.needed);
+    if let Some((fields, unknown_allowed)) = spec.inner {
+        let fields = fields.into_iter().map(|spec| opened(spec, texts_bytes_max)).collect::<PyResult<_>>()?;
+        let (parser, fields) = parts(fields, unknown_allowed)?;
+        let (kind, default, inner) = (Kind::Object, Found::Absent, Some(Box::new(parser)));
+        let field = Field { name, kind, nullable, required, needed, default, inner };
+        return Ok((field, Output::Object { ends: vec![], fields }));
+    }
     let default = spec.default.as_ref();
     let (kind, number) = match spec.kind.as_str() {
         "str" => (Kind::Str, None),
         "int" => (Kind::Int, default.map(|d| d.extract().map(Found::Int))),
         "float" => (Kind::Float, default.map(|d| d.extract().map(Found::Float))),
         "bool" => (Kind::Bool, default.map(|d| d.extract().map(Found::Bool))),
-        "any" if !spec.needed => (Kind::Any, None),
-        other => return Err(PyValueError::new_err(format!("field {}: no kind {other:?}", spec.name))),
+        "any" if !needed => (Kind::Any, None),
+        other => return Err(PyValueError::new_err(format!("no kind {other:?}"))),
     };
     let text = default.filter(|_| kind == Kind::Str).map(|d| d.extract::<String>()).transpose()?;
     let output = Output::of(kind, text.map(|text| text.into_bytes().into()), texts_bytes_max);
-    let FieldSpec { name, nullable, required, needed, .. } = spec;
     let default = number.transpose()?.unwrap_or(Found::Absent);
-    Ok((Field { name: name.into_bytes().into(), kind, nullable, required, needed, default }, output))
+    Ok((Field { name, kind, nullable, required, needed, default, inner: None }, output))
 }
 
-/// Text, or bytes where they are not `text`: `(codes, values)`. Others: `(numbers, nulls or None)`.
+/// Text, or bytes where they are not `text`: `(codes, values)`. Numbers: `(numbers, nulls or None)`. Objects: `(begin and end
+/// of each, nulls or None, one tuple per needed field)`.
 pub fn finished<'py>(py: Python<'py>, needed: &mut Needed<Py<PyAny>>, text: bool) -> PyResult<Bound<'py, PyTuple>> {
     let numbers = match &mut needed.output {
         Output::Text { interned, codes, .. } => {
@@ -51,6 +62,11 @@ pub fn finished<'py>(py: Python<'py>, needed: &mut Needed<Py<PyAny>>, text: bool
         Output::Int(numbers) => to_bytes(py, numbers),
         Output::Float(numbers) => to_bytes(py, numbers),
         Output::Bool(numbers) => to_bytes(py, numbers),
+        Output::Object { ends, fields } => {
+            let fields = fields.iter_mut().map(|field| finished(py, field, true)).collect::<PyResult<Vec<_>>>()?;
+            let nulls = (!needed.nulls.is_empty()).then(|| to_bytes(py, &needed.nulls));
+            return (to_bytes(py, ends), nulls, PyList::new(py, fields)?).into_pyobject(py);
+        }
     };
     let nulls = (!needed.nulls.is_empty()).then(|| to_bytes(py, &needed.nulls));
     (numbers, nulls).into_pyobject(py)

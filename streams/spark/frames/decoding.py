@@ -19,7 +19,8 @@ from penstock.state.serdes.serde import BYTES, FLOAT, INT, INT32, JSON, STRING, 
 from penstock.state.serdes.window_keys import WindowedSerde
 from penstock.streams.batch.reading import bytes_column
 from penstock.streams.spark.frames.types import TIMESTAMP, fields_of, typed
-from penstock.topologies.columnar.json_columns import JsonProjection, why_not_projected
+from penstock.topologies.columnar.json_columns import JsonProjection
+from penstock.topologies.columnar.record_shapes import why_not_projected
 from penstock.topologies.operator_api.columns import CodedColumn, Column, NumberColumn
 from penstock.topologies.operators.columnar.source import json_decoder
 

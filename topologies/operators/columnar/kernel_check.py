@@ -36,6 +36,11 @@ class _Sample(msgspec.Struct):
     b: bool = True
 
 
+class _Outer(msgspec.Struct):
+    o: _Sample | None = None
+    i: int | None = None
+
+
 class _TrialRow(msgspec.Struct, frozen=True):
     s: str
     i: int | None
@@ -145,6 +150,19 @@ def _fields() -> Any:
     bad = [row for row, _ in failed]
     # by their text, which tells -0.0 from 0.0
     return [repr(np.delete(np.array(c.to_list(), object), bad).tolist()) for c in columns.values()], bad
+
+
+def _objects() -> Any:
+    texts = [b'{"i":%d,"o":%b}' % (len(text or b""), text or b"null") for text in _TEXTS * 2]
+    names = ["s", "i", "f", "b"]
+    projection = JsonProjection(_Outer, ["i", *(("o", name) for name in names)], msgspec.json.Decoder(_Outer).decode)
+    columns, failed = projection.read(BytesColumn.of([*texts, None, b"{}"]))
+    bad = [row for row, _ in failed]
+    left = np.delete(np.arange(len(texts) + 2), bad)
+    objects = columns["o"].take(left)
+    assert isinstance(objects, StructColumn)
+    parts = [columns["i"].take(left), objects, *(objects.fields[name] for name in names)]
+    return [repr(part.to_list()) for part in parts], bad
 
 
 _KINDS: dict[str, Any] = {"s": ["null", "string"], "i": "int", "f": "double", "b": "boolean"}
@@ -296,6 +314,7 @@ _CHECKS: dict[str, Callable[[], Any]] = {
     "groups": _groups,
     "words": _words,
     "fields of JSON": _fields,
+    "objects within JSON": _objects,
     "fields of Avro": _avro_fields,
     "records as Avro": _avro_written,
     "tallies": _tally,

@@ -11,8 +11,8 @@ from typing import Any, Protocol
 
 from penstock.state.serdes.serde import Serde
 from penstock.topologies.columnar.encoded_columns import SAME_BYTES
-from penstock.topologies.columnar.json_columns import why_not_projected
 from penstock.topologies.columnar.json_writing import DictOf
+from penstock.topologies.columnar.record_shapes import why_not_projected
 from penstock.topologies.expressions.inference import ExpressionScope, Inference
 from penstock.topologies.expressions.row_function import ExpressionFunction
 from penstock.topologies.expressions.tree import Alias, Expression, Field, Input, StructOf, rebuild, walk

@@ -12,7 +12,8 @@ from collections.abc import Mapping
 from penstock.state.serdes.serde import Serde
 from penstock.state.stores.store_view import KeyValueStoreView
 from penstock.topologies.columnar.encoded_columns import EncodedColumn, ParsedColumn
-from penstock.topologies.columnar.json_columns import JsonProjection, why_not_projected
+from penstock.topologies.columnar.json_columns import JsonProjection
+from penstock.topologies.columnar.record_shapes import why_not_projected
 from penstock.topologies.expressions.inference import ExpressionScope
 from penstock.topologies.expressions.tree import Expression, Input, rebuild
 from penstock.topologies.expressions.vectors import Vectors, leaves_of

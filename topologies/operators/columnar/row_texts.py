@@ -15,9 +15,9 @@ from penstock.state.native import compiled
 from penstock.state.serdes.serde import Serde
 from penstock.state.stores.store_view import KeyValueStoreView
 from penstock.topologies.columnar.encoded_columns import WrittenColumn
-from penstock.topologies.columnar.json_columns import FormPart, written_form
 from penstock.topologies.columnar.json_writing import encoder_of, writes_typed
 from penstock.topologies.columnar.kernels import Coder
+from penstock.topologies.columnar.record_shapes import FormPart, written_form
 from penstock.topologies.operator_api.columns import BytesColumn, Places, joined
 from penstock.topologies.operators.columnar.source import json_decoder
 

@@ -16,12 +16,13 @@ from penstock.state.errors import SerdeError
 from penstock.state.serdes.serde import BYTES, FLOAT, INT, INT32, JSON, STRING, Serde
 from penstock.topologies.columnar.avro_columns import AvroProjection, avro_form, why_not_avro
 from penstock.topologies.columnar.encoded_columns import EncodedColumn, ParsedColumn
-from penstock.topologies.columnar.json_columns import JsonProjection, Projection, why_not_projected
+from penstock.topologies.columnar.json_columns import JsonProjection, Projection
 from penstock.topologies.columnar.kernels import Coder
+from penstock.topologies.columnar.record_shapes import why_not_projected
 from penstock.topologies.operator_api.batch import Batch, ColumnBatch
 from penstock.topologies.operator_api.columns import BytesColumn, Column, Places
 from penstock.topologies.operator_api.operator import OperatorContext
-from penstock.topologies.operator_api.required_columns import InputMode, RequiredColumns
+from penstock.topologies.operator_api.required_columns import InputMode, RequiredColumns, path_of
 from penstock.topologies.operators.base.row_functions import decode_column, unreadable
 
 _WIDTHS = {INT.name: 8, FLOAT.name: 8, INT32.name: 4}
@@ -40,7 +41,7 @@ def _why_whole(serde: Serde[Any], needed: RequiredColumns) -> str | None:
         return "the next operator needs whole values"
     if serde == JSON:
         return "its values have no declared type"
-    decoder, fields = json_decoder(serde), sorted(needed.fields)
+    decoder, fields = json_decoder(serde), sorted(needed.fields, key=path_of)
     if decoder is not None:
         why = why_not_projected(decoder.type, fields)
     elif (form := avro_form(serde)) is not None:
@@ -62,7 +63,7 @@ def _projection_of(serde: Serde[Any], needed: RequiredColumns) -> Projection | N
     """The reader of the required fields; ``None`` if values are read whole."""
     if serde in PLAIN or _why_whole(serde, needed) is not None:
         return None
-    decoder, form, fields = json_decoder(serde), avro_form(serde), sorted(needed.fields)
+    decoder, form, fields = json_decoder(serde), avro_form(serde), sorted(needed.fields, key=path_of)
     if decoder is not None:
         return JsonProjection(decoder.type, fields, serde.deserialize)
     return None if form is None else AvroProjection(form, fields, serde.deserialize)

@@ -4,7 +4,7 @@ used."""
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -24,14 +24,22 @@ from penstock.topologies.expressions.tree import (
     HeaderValue,
     Input,
     StructOf,
-    walk,
 )
 from penstock.topologies.expressions.types import DataType, schema_of
-from penstock.topologies.expressions.vectors import PRESENCE, Vectors
+from penstock.topologies.expressions.vectors import PRESENCE, Vectors, leaf_of
 from penstock.topologies.operator_api.batch import Batch, ColumnBatch
 from penstock.topologies.operator_api.columns import Column, Mask, StructColumn
 from penstock.topologies.operator_api.operator import OperatorContext
-from penstock.topologies.operator_api.required_columns import ALL_AS_ROWS, NO_COLUMNS, InputMode, RequiredColumns
+from penstock.topologies.operator_api.required_columns import (
+    ALL_AS_ROWS,
+    NO_COLUMNS,
+    EdgeLayout,
+    FieldPath,
+    InputMode,
+    RequiredColumns,
+    field_at,
+    path_of,
+)
 
 PYTHON = "it is given a Python function"
 _SIMPLE = ("int64", "float64", "bool", "string", "bytes")
@@ -49,27 +57,54 @@ def reads(fn: Any) -> RequiredColumns | str:
 
 def reads_of(e: Expression, fn: ExpressionFunction) -> RequiredColumns | str:
     """As ``reads``, of a part of the function's expression."""
-    kind = fn.scope.value.kind
-    needed = NO_COLUMNS
-    owned: set[int] = set()
-    for node in walk(e):
-        if isinstance(node, HeaderValue):
+    return _Reads(fn).of(e)
+
+
+class _Reads:
+    """Finds what the parts of a function's expression read."""
+
+    def __init__(self, fn: ExpressionFunction) -> None:
+        self._kind = fn.scope.value.kind
+        self._types = Inference(fn.scope)
+
+    def of(self, e: Expression) -> RequiredColumns | str:
+        """The columns that a part reads, or why it takes rows."""
+        if isinstance(e, HeaderValue):
             return "its expression reads headers"
-        if isinstance(node, Field) and _of_value(node.of):
-            owned.add(id(node.of))
-            needed |= RequiredColumns(fields=frozenset((node.name,)))
-        elif isinstance(node, Call) and node.function in PRESENCE and _of_value(node.args[0]):
-            owned.add(id(node.args[0]))
-        elif isinstance(node, Input) and id(node) not in owned:
-            if node.which == "key":
-                needed |= RequiredColumns(key=True)
-            elif node.which == "value":
-                if kind in ("struct", "unknown", "list"):
-                    return "its expression takes the value as a whole"
-                needed |= RequiredColumns(value=True)
-            elif node.which != "timestamp":
-                return "its expression reads two sides"
-    return needed
+        if isinstance(e, Input):
+            return self._input(e.which)
+        field = field_of(e)
+        if field is not None:
+            if self._types.of(e).kind == "struct":
+                return f"its expression takes {e.text()} as a whole"
+            return RequiredColumns(fields=frozenset((field,)))
+        if isinstance(e, Call) and e.function in PRESENCE:
+            if _of_value(e.args[0]):
+                return NO_COLUMNS
+            if (field := field_of(e.args[0])) is not None:
+                return RequiredColumns(fields=frozenset((field,)))
+        needed = NO_COLUMNS
+        for part in e.children():
+            found = self.of(part)
+            if isinstance(found, str):
+                return found
+            needed |= found
+        return needed
+
+    def _input(self, which: str) -> RequiredColumns | str:
+        if which == "key":
+            return RequiredColumns(key=True)
+        if which == "value":
+            if self._kind in ("struct", "unknown", "list"):
+                return "its expression takes the value as a whole"
+            return RequiredColumns(value=True)
+        return NO_COLUMNS if which == "timestamp" else "its expression reads two sides"
+
+
+def field_of(e: Expression) -> FieldPath | None:
+    """The field of the value, or of objects within it, that an expression is; ``None``: it is more than that."""
+    leaf = leaf_of(e)
+    return None if leaf is None or leaf[0] != "value" else leaf[1]
 
 
 def _of_value(e: Expression) -> bool:
@@ -186,25 +221,58 @@ def ports_of(predicates: Sequence[Any]) -> Callable[[ColumnBatch], list[Mask] | 
 
 def values_mode(fn: Any, with_key: bool, out: RequiredColumns) -> InputMode:
     """How a mapping of values takes its records."""
-    found = _read_by_values(fn)
+    found = _read_by_values(fn, out)
     if isinstance(found, str):
         return InputMode(RequiredColumns(key=out.key or with_key, value=True, listed=True), found)
     return InputMode(found | RequiredColumns(key=out.key))
 
 
-def _read_by_values(fn: Any) -> RequiredColumns | str:
+def _read_by_values(fn: Any, out: RequiredColumns) -> RequiredColumns | str:
+    """Finds what is read for new values, or keys, of which ``out`` is required."""
     if not isinstance(fn, ExpressionFunction):
         return PYTHON
     fields = _fields(fn)
     if isinstance(fields, str):
         return fields
+    below = [path_of(f) for f in out.fields]
+    if fields is None:
+        e = _plain(fn.expression)
+        objects = objects_at(e, fn)
+        if objects is None:
+            return reads_of(e, fn)
+        # for an operator that lists all objects, decoding whole records is faster than columns
+        return _within(objects, below) | RequiredColumns(value=out.listed, listed=out.listed)
     needed = NO_COLUMNS
-    for e in [_plain(fn.expression)] if fields is None else [e for _, e in fields]:
-        found = reads_of(e, fn)
+    for name, e in fields:
+        objects = objects_at(_plain(e), fn)
+        found = reads_of(e, fn) if objects is None else _within(objects, [p[1:] for p in below if p[0] == name])
         if isinstance(found, str):
             return found
         needed |= found
     return needed
+
+
+def values_layout(fn: Any, given: EdgeLayout, input_mode: InputMode) -> EdgeLayout:
+    """The layout of what a mapping of values emits."""
+    if input_mode.rows is not None or not isinstance(fn, ExpressionFunction):
+        return EdgeLayout(given.keys)
+    objects = objects_at(_plain(fn.expression), fn)
+    if objects is None:
+        return EdgeLayout(given.keys, True)
+    above = path_of(objects)
+    below = [path[len(above) :] for f in input_mode.needs.fields if (path := path_of(f))[: len(above)] == above]
+    return EdgeLayout(given.keys, True, fields=frozenset(field_at(path) for path in below if path))
+
+
+def objects_at(e: Expression, fn: ExpressionFunction) -> FieldPath | None:
+    """The field of the value whose objects an expression passes on as they are; ``None``: it does something else."""
+    field = field_of(e)
+    return field if field is not None and Inference(fn.scope).of(e).kind == "struct" else None
+
+
+def _within(objects: FieldPath, paths: Iterable[tuple[str, ...]]) -> RequiredColumns:
+    """Objects, and fields of theirs."""
+    return RequiredColumns(fields=frozenset((objects, *(field_at(path_of(objects) + path) for path in paths))))
 
 
 def _plain(e: Expression) -> Expression:
@@ -247,8 +315,8 @@ def why_not_built(python: type, given: dict[str, DataType]) -> str | None:
 
 
 def values_of(fn: Any) -> ColumnarStep | None:
-    """The new values of a batch; ``None`` where the function makes none of columns."""
-    if isinstance(_read_by_values(fn), str):
+    """The new values, or keys, of a batch; ``None`` where the function makes none of columns."""
+    if isinstance(_read_by_values(fn, NO_COLUMNS), str):
         return None
     fields = _fields(fn)
     assert not isinstance(fields, str)
@@ -308,7 +376,7 @@ def builder(names: list[str], python: type | None) -> Callable[..., Any]:
 
 def key_mode(fn: Any, out: RequiredColumns) -> InputMode:
     """How a choice of new keys takes its records."""
-    found = reads(fn)
+    found = _read_by_values(fn, NO_COLUMNS)
     if isinstance(found, str):
         return InputMode(ALL_AS_ROWS, found)
     return InputMode(found | dataclasses.replace(out, key=False))
@@ -316,4 +384,4 @@ def key_mode(fn: Any, out: RequiredColumns) -> InputMode:
 
 def keys_of(fn: Any) -> ColumnarStep | None:
     """The new keys of a batch; ``None`` where the function makes none of columns."""
-    return None if isinstance(reads(fn), str) else _result_of(fn)
+    return values_of(fn)

@@ -22,6 +22,7 @@ from penstock.topologies.operator_api.required_columns import (
     EdgeLayout,
     InputMode,
     RequiredColumns,
+    path_of,
 )
 from penstock.topologies.operator_api.watermark_strategies import WatermarkStrategy
 from penstock.topologies.operators.base.row_functions import decode_column, without_nulls
@@ -118,7 +119,7 @@ class _SourceOperator(Operator):
         self._decoder = None
         self._missing = None
         if spec.value_serde == JSON and not spec.internal and ctx.needs is not None and ctx.needs.fields:
-            self._missing = MissingColumns(ctx, ctx.needs.fields)
+            self._missing = MissingColumns(ctx, {path_of(f)[0] for f in ctx.needs.fields})
         if spec.packed:
             self._unpacker = Unpacker(ctx, spec.key_serde, spec.value_serde, in_columns=ctx.needs is not None)
         elif ctx.needs is not None:

@@ -108,7 +108,7 @@ class MapValuesSpec(OperatorSpec):
         return columnar.values_mode(self.fn, self.with_key, out[0])
 
     def output_layout(self, port: int, given: EdgeLayout, input_mode: InputMode) -> EdgeLayout:
-        return EdgeLayout(given.keys, input_mode.rows is None)
+        return columnar.values_layout(self.fn, given, input_mode)
 
     def open(self, ctx: OperatorContext) -> Operator:
         """The running form."""

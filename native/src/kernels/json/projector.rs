@@ -7,16 +7,25 @@ use crate::refused::Refused;
 
 /// A needed field's values, row by row; rows that are unsure hold zeros.
 pub enum Output<T> {
-    Text { interned: Interned<T>, codes: Vec<i32>, default: Option<Box<[u8]>> },
+    Text {
+        interned: Interned<T>,
+        codes: Vec<i32>,
+        default: Option<Box<[u8]>>,
+    },
     Int(Vec<i64>),
     Float(Vec<f64>),
     Bool(Vec<u8>),
+    /// Objects: where each begins and ends in the buffer, two numbers a row, which never fall, and their needed fields.
+    Object {
+        ends: Vec<i64>,
+        fields: Vec<Needed<T>>,
+    },
 }
 
 pub struct Needed<T> {
     field: usize,
     pub output: Output<T>,
-    /// Of numbers: 1 where there is none. Empty while none is missing.
+    /// Of numbers and objects: 1 where there is none. Empty while none is missing.
     pub nulls: Vec<u8>,
 }
 
@@ -35,6 +44,12 @@ impl<T> Needed<T> {
             Output::Int(numbers) => start(numbers, rows),
             Output::Float(numbers) => start(numbers, rows),
             Output::Bool(numbers) => start(numbers, rows),
+            Output::Object { ends, fields } => {
+                start(ends, 2 * rows);
+                for field in fields {
+                    field.begin_batch(rows);
+                }
+            }
         }
     }
 
@@ -52,6 +67,10 @@ impl<T> Needed<T> {
             (Output::Int(numbers), Found::Int(number)) => numbers[row] = number,
             (Output::Float(numbers), Found::Float(number)) => numbers[row] = number,
             (Output::Bool(flags), Found::Bool(flag)) => flags[row] = flag.into(),
+            (Output::Object { ends, .. }, Found::Object(from, to)) => {
+                ends[2 * row] = from as i64;
+                ends[2 * row + 1] = to as i64;
+            }
             _ => {
                 if self.nulls.is_empty() {
                     self.nulls = vec![0; rows];
@@ -75,8 +94,56 @@ impl<T> Output<T> {
             Kind::Int => Output::Int(vec![]),
             Kind::Float => Output::Float(vec![]),
             Kind::Bool | Kind::Any => Output::Bool(vec![]),
+            Kind::Object => Output::Object { ends: vec![], fields: vec![] },
         }
     }
+}
+
+/// Puts a row of an object that `parser` has read, or of one that is not there, into its fields.
+#[inline]
+fn put_all<T>(all: &mut [Needed<T>], parser: Option<&RecordParser>, row: usize, rows: usize, data: &[u8], at: usize) {
+    for needed in all {
+        let found = parser.map_or(Found::Null, |parser| parser.found[needed.field]);
+        needed.put(row, rows, data, found);
+        if let Output::Object { ends, fields } = &mut needed.output {
+            let inner = match found {
+                Found::Object(..) => parser.and_then(|parser| parser.fields[needed.field].inner.as_deref()),
+                _ => {
+                    ends[2 * row..2 * row + 2].fill(at as i64);
+                    None
+                }
+            };
+            put_all(fields, inner, row, rows, data, at);
+        }
+    }
+}
+
+/// Gives the objects of a row that is unsure a place, so that the places never fall.
+fn place_all<T>(all: &mut [Needed<T>], row: usize, at: usize) {
+    for needed in all {
+        if let Output::Object { ends, fields } = &mut needed.output {
+            ends[2 * row..2 * row + 2].fill(at as i64);
+            place_all(fields, row, at);
+        }
+    }
+}
+
+/// What reads objects with these fields, and where the needed ones go.
+pub fn parts<T>(
+    fields: Vec<(Field, Output<T>)>,
+    unknown_allowed: bool,
+) -> Result<(RecordParser, Vec<Needed<T>>), Refused> {
+    if fields.len() > FIELDS_MAX {
+        return Err(Refused::Value(format!("{} fields, at most {FIELDS_MAX}", fields.len())));
+    }
+    let (mut declared, mut needed) = (vec![], vec![]);
+    for (index, (field, output)) in fields.into_iter().enumerate() {
+        if field.needed {
+            needed.push(Needed::new(index, output));
+        }
+        declared.push(field);
+    }
+    Ok((RecordParser::new(declared, unknown_allowed), needed))
 }
 
 pub const SURE: u8 = 0;
@@ -91,17 +158,8 @@ pub struct Projector<T> {
 impl<T> Projector<T> {
     /// `fields`: every field that the type declares, with where its values go if it is needed.
     pub fn new(fields: Vec<(Field, Output<T>)>, unknown_allowed: bool) -> Result<Self, Refused> {
-        if fields.len() > FIELDS_MAX {
-            return Err(Refused::Value(format!("{} fields, at most {FIELDS_MAX}", fields.len())));
-        }
-        let (mut declared, mut needed) = (vec![], vec![]);
-        for (index, (field, output)) in fields.into_iter().enumerate() {
-            if field.needed {
-                needed.push(Needed::new(index, output));
-            }
-            declared.push(field);
-        }
-        Ok(Projector { parser: RecordParser::new(declared, unknown_allowed), needed })
+        let (parser, needed) = parts(fields, unknown_allowed)?;
+        Ok(Projector { parser, needed })
     }
 
     /// The status of each row. A null row is sure, and its fields are null.
@@ -112,19 +170,14 @@ impl<T> Projector<T> {
         }
         let mut status = vec![SURE; count];
         for (row, unsure) in status.iter_mut().enumerate() {
-            if rows.is_null(row) {
-                for needed in &mut self.needed {
-                    needed.put(row, count, rows.data, Found::Null);
-                }
-                continue;
-            }
             let (start, end) = rows.span(row);
-            if self.parser.parse(rows.data, start, end).is_none() {
+            if rows.is_null(row) {
+                put_all(&mut self.needed, None, row, count, rows.data, start);
+            } else if self.parser.parse(rows.data, start, end).is_some() {
+                put_all(&mut self.needed, Some(&self.parser), row, count, rows.data, start);
+            } else {
                 *unsure = UNSURE;
-                continue;
-            }
-            for needed in &mut self.needed {
-                needed.put(row, count, rows.data, self.parser.found[needed.field]);
+                place_all(&mut self.needed, row, start);
             }
         }
         status
@@ -143,6 +196,7 @@ mod tests {
             required,
             needed: kind != Kind::Any,
             default,
+            inner: None,
         };
         let fields = vec![
             (
@@ -197,11 +251,40 @@ mod tests {
     }
 
     #[test]
+    fn objects_become_places_and_columns_of_their_fields() {
+        let field = |name: &str, kind, inner| Field {
+            name: name.as_bytes().into(),
+            kind,
+            nullable: true,
+            required: false,
+            needed: true,
+            default: Found::Absent,
+            inner,
+        };
+        let inner = vec![(field("i", Kind::Int, None), Output::<String>::of(Kind::Int, None, 0))];
+        let (parser, fields) = parts(inner, true).unwrap();
+        let object = field("o", Kind::Object, Some(Box::new(parser)));
+        let mut projector = Projector::new(vec![(object, Output::Object { ends: vec![], fields })], true).unwrap();
+        let records = [r#"{"o":{"i":7}}"#, "bad", r#"{"o":null}"#, "{}", "", r#"{"o":{}}"#];
+        let data = records.concat();
+        let rows = Rows::of(data.as_bytes(), &[0, 13, 16, 26, 28, 28, 36], Some(&[0, 0, 0, 0, 1, 0])).unwrap();
+        for _ in 0..2 {
+            assert_eq!(projector.read(&rows), [SURE, UNSURE, SURE, SURE, SURE, SURE]);
+            let Output::Object { ends, fields } = &projector.needed[0].output else { panic!("an object is needed") };
+            assert_eq!(*ends, [5, 12, 13, 13, 16, 16, 26, 26, 28, 28, 33, 35]);
+            assert_eq!(projector.needed[0].nulls, [0, 0, 1, 1, 1, 0]);
+            assert!(matches!(&fields[0].output, Output::Int(numbers) if *numbers == [7, 0, 0, 0, 0, 0]));
+            assert_eq!(fields[0].nulls, [0, 0, 1, 1, 1, 1]);
+        }
+    }
+
+    #[test]
     fn more_fields_than_bits_are_refused() {
         let fields = (0..=FIELDS_MAX).map(|i| {
             let name = format!("f{i}").into_bytes().into();
+            let default = Found::Absent;
             let field =
-                Field { name, kind: Kind::Int, nullable: false, required: true, needed: true, default: Found::Absent };
+                Field { name, kind: Kind::Int, nullable: false, required: true, needed: true, default, inner: None };
             (field, Output::<String>::of(Kind::Int, None, 0))
         });
         assert!(Projector::new(fields.collect(), true).is_err());

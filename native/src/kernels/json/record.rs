@@ -19,6 +19,8 @@ pub enum Kind {
     Bool,
     /// Any JSON, of a field that is not needed.
     Any,
+    /// An object, by the parser of its own fields.
+    Object,
 }
 
 /// A field that the type declares, needed or not: the type checks both.
@@ -30,6 +32,8 @@ pub struct Field {
     pub needed: bool,
     /// The value of a record without the field: `Absent`, or a number or flag.
     pub default: Found,
+    /// Of an object: what reads it.
+    pub inner: Option<Box<RecordParser>>,
 }
 
 /// What a record has at a field. Text is a place in the buffer, so that nothing is made of a record that turns out bad.
@@ -41,6 +45,8 @@ pub enum Found {
     Int(i64),
     Float(f64),
     Bool(bool),
+    /// From brace to brace. Its fields are in the `found` of the field's own parser.
+    Object(usize, usize),
 }
 
 /// A member where it is expected: everything from the end of the previous value up to this one, with the opening quote
@@ -91,17 +97,19 @@ impl RecordParser {
 
     /// Reads the record `data[start..end]` into `found`. `None`: it is not certain how msgspec reads it.
     pub fn parse(&mut self, data: &[u8], start: usize, end: usize) -> Option<()> {
-        self.found.copy_from_slice(&self.defaults);
         let mut cursor = Cursor { data, pos: start, end };
-        let learning = self.misses >= MISSES_MAX;
-        let guessed =
-            if learning { self.parse_members::<true>(&mut cursor)? } else { self.parse_members::<false>(&mut cursor)? };
+        self.parse_object(&mut cursor)?;
         cursor.skip_space();
-        if cursor.pos != end {
-            return None;
-        }
+        (cursor.pos == end).then_some(())
+    }
+
+    /// Reads the object at the cursor, with the space before it, into `found`.
+    fn parse_object(&mut self, cursor: &mut Cursor) -> Option<()> {
+        self.found.copy_from_slice(&self.defaults);
+        let learning = self.misses >= MISSES_MAX;
+        let guessed = if learning { self.parse_members::<true>(cursor)? } else { self.parse_members::<false>(cursor)? };
         if learning {
-            self.learn(data);
+            self.learn(cursor.data);
         } else if guessed {
             self.misses = 0;
         } else {
@@ -159,7 +167,7 @@ impl RecordParser {
                 return None; // the last one counts, but all are checked, in their order
             }
             seen |= 1 << index;
-            self.found[index] = value_of(&self.fields[index], cursor, text)?;
+            self.found[index] = value_of(&mut self.fields[index], cursor, text)?;
         }
         (seen & self.required == self.required).then_some(guessed && next == self.layout.len())
     }
@@ -228,7 +236,7 @@ fn open_value(cursor: &mut Cursor) -> bool {
 
 /// The value at the cursor, if it is of the field's type; `text` says that it is a string whose quote has been read.
 #[inline(always)]
-fn value_of(field: &Field, cursor: &mut Cursor, text: bool) -> Option<Found> {
+fn value_of(field: &mut Field, cursor: &mut Cursor, text: bool) -> Option<Found> {
     if text {
         if !matches!(field.kind, Kind::Str | Kind::Any) {
             return None;
@@ -241,6 +249,11 @@ fn value_of(field: &Field, cursor: &mut Cursor, text: bool) -> Option<Found> {
         (b'n', _) if field.nullable => cursor.word(b"null").map(|()| Found::Null),
         (b't', Kind::Bool) => cursor.word(b"true").map(|()| Found::Bool(true)),
         (b'f', Kind::Bool) => cursor.word(b"false").map(|()| Found::Bool(false)),
+        (b'{', Kind::Object) => {
+            let start = cursor.pos;
+            field.inner.as_mut()?.parse_object(cursor)?;
+            Some(Found::Object(start, cursor.pos))
+        }
         (b'-' | b'0'..=b'9', Kind::Int | Kind::Float) => match (number(cursor, field.needed)?, field.kind) {
             (Number::Int(value), Kind::Int) => Some(Found::Int(value)),
             (Number::Int(value), _) => Some(Found::Float(value as f64)),
@@ -268,6 +281,7 @@ mod tests {
             required: true,
             needed: true,
             default: Found::Absent,
+            inner: None,
         }
     }
 
@@ -325,6 +339,62 @@ mod tests {
         let mut strict = parser(false);
         assert!(read(&mut strict, WHOLE).is_some());
         assert_eq!(read(&mut strict, r#"{"s":"a","n":1,"b":true,"x":0}"#), None);
+    }
+
+    fn with_inner(unknown_allowed: bool) -> RecordParser {
+        let object = Field {
+            nullable: true,
+            required: false,
+            inner: Some(Box::new(parser(unknown_allowed))),
+            ..field("o", Kind::Object)
+        };
+        RecordParser::new(vec![field("i", Kind::Int), object], true)
+    }
+
+    #[test]
+    fn objects_are_read_by_their_own_fields() {
+        let mut outer = with_inner(true);
+        for text in [
+            format!(r#"{{"i":1,"o":{WHOLE}}}"#),
+            format!(r#"{{ "o" : {WHOLE} , "i" : 1 }}"#),
+            format!(r#"{{"i":1,"x":{{"o":0}},"o":{WHOLE}}}"#),
+        ] {
+            for _ in 0..2 * MISSES_MAX {
+                let found = read(&mut outer, &text).unwrap();
+                let at = text.find(WHOLE).unwrap();
+                assert_eq!(found, vec![Found::Int(1), Found::Object(at, at + WHOLE.len())], "{text}");
+                let inner = &outer.fields[1].inner.as_ref().unwrap().found;
+                assert_eq!(inner[..2], [Found::Text(at + 6, at + 10), Found::Int(12)]);
+            }
+        }
+        assert_eq!(read(&mut outer, r#"{"i":1,"o":null}"#), Some(vec![Found::Int(1), Found::Null]));
+        assert_eq!(read(&mut outer, r#"{"i":1}"#), Some(vec![Found::Int(1), Found::Absent]));
+    }
+
+    #[test]
+    fn a_bad_object_makes_its_record_uncertain() {
+        for bad in [
+            r#""text""#,
+            "1",
+            "[]",
+            "{}",
+            r#"{"s":"text","n":12,"f":1}"#,
+            r#"{"s":"text","n":12,"f":1,"b":1}"#,
+            r#"{"s":"te\nxt","n":12,"f":1,"b":true}"#,
+            r#"{"s":"text","n":12,"f":1,"b":true"#,
+            r#"{"s":"text","n":12,"f":1,"b":true,"s":"again"}"#,
+        ] {
+            let mut outer = with_inner(true);
+            for _ in 0..2 {
+                assert_eq!(read(&mut outer, &format!(r#"{{"i":1,"o":{bad}}}"#)), None, "{bad}");
+                assert!(read(&mut outer, &format!(r#"{{"i":1,"o":{WHOLE}}}"#)).is_some());
+            }
+        }
+        let unknown = WHOLE.replace('}', r#","x":0}"#);
+        assert!(read(&mut with_inner(true), &format!(r#"{{"i":1,"o":{unknown}}}"#)).is_some());
+        assert!(read(&mut with_inner(false), &format!(r#"{{"i":1,"o":{unknown}}}"#)).is_none());
+        let twice = format!(r#"{{"i":1,"o":{WHOLE},"o":{WHOLE}}}"#);
+        assert_eq!(read(&mut with_inner(true), &twice), None);
     }
 
     #[test]

@@ -25,7 +25,7 @@ from penstock.streams.connectors.source import SourceRecord
 from penstock.streams.spark.frames.types import typed
 from penstock.streams.testing.test_driver import TopologyTestDriver
 from penstock.topologies.aggregators import agg, count, sum_
-from penstock.topologies.columnar.json_columns import why_not_projected
+from penstock.topologies.columnar.record_shapes import why_not_projected
 from penstock.topologies.dsl.builder import StreamsBuilder
 
 T = TypeVar("T")

@@ -10,8 +10,10 @@ import msgspec
 import numpy as np
 import pytest
 
-from penstock.topologies.columnar.json_columns import JsonProjection, why_not_projected
+from penstock.topologies.columnar.json_columns import JsonProjection
+from penstock.topologies.columnar.record_shapes import why_not_projected
 from penstock.topologies.operator_api.columns import BytesColumn, CodedColumn, NumberColumn
+from penstock.topologies.operator_api.required_columns import FieldPath
 
 
 class Order(msgspec.Struct):
@@ -35,6 +37,27 @@ class Bounded(msgspec.Struct):
 
 class Nested(msgspec.Struct):
     order: Order
+
+
+class OfTagged(msgspec.Struct):
+    order: Tagged | None = None
+
+
+class OfList(msgspec.Struct):
+    orders: list[Order]
+
+
+class Tree(msgspec.Struct):
+    value: int
+    left: Tree | None = None
+
+
+class Fixed(msgspec.Struct, frozen=True):
+    item: str
+
+
+class MadeWithin(msgspec.Struct):
+    order: Fixed = Fixed("a")
 
 
 class Checked(msgspec.Struct):
@@ -121,7 +144,14 @@ Large = msgspec.defstruct("Large", [(f"f{i}", int) for i in range(65)])
         (Tagged, ["item"], "tag"),
         (AsArray, ["item"], "array"),
         (Bounded, ["count"], "count is not a plain"),
-        (Nested, ["order"], "order is not a plain"),
+        (Nested, ["order", ("order", "item")], None),
+        (Nested, [("order", "missing")], "no field order.missing"),
+        (Nested, [("order", "note")], "order.note is of any type"),
+        (Nested, [("order", "item", "more")], "no field order.item.more"),
+        (OfTagged, ["order"], "order is an object that cannot be read by field: its JSON is an array, or has a tag"),
+        (OfList, ["orders"], "orders is not a plain"),
+        (Tree, ["value"], "left is an object that cannot be read by field: its type holds itself"),
+        (MadeWithin, ["order"], "default"),
         (Checked, ["item"], "__post_init__"),
         (Made, ["item"], "default_factory"),
         (IntDefault, ["price"], "default of another type"),
@@ -139,7 +169,7 @@ Large = msgspec.defstruct("Large", [(f"f{i}", int) for i in range(65)])
         ("no type", ["item"], "cannot be read"),
     ],
 )
-def test_types_that_cannot_be_read_by_field_say_why(tp: Any, fields: list[str], reason: str | None) -> None:
+def test_types_that_cannot_be_read_by_field_say_why(tp: Any, fields: list[FieldPath], reason: str | None) -> None:
     found = why_not_projected(tp, fields)
     assert found is None if reason is None else found is not None and reason in found
 

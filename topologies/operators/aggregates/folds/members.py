@@ -44,10 +44,10 @@ class MemberRows:
         rows = zip(batch.keys, store_keys, values_of(self._fold, batch), batch.timestamps, adds, strict=True)
         for i, (key, store_key, value, ts, added) in enumerate(rows):
             entry = entries[store_key]
+            found = unpack(entry, store_key)
             try:
                 if isinstance(added, Exception):
                     raise added
-                found = unpack(entry, store_key)
                 if found is None:
                     new = adder(key, value, init())
                 else:

@@ -52,6 +52,9 @@ def of_all_kinds(suffix: str) -> Topology:
     users.join_foreign(owners, lambda k, v: v[:1], lambda u, o: u + o, name="owned")
     users.group_by(lambda k, v: (v[:1], v)).count(name="by-value")
     events.select_key(lambda k, v: v).group_by_key().count(name="by-name")
+    events.group_by_key().aggregate(ps.aggregators.count_distinct(), name="different")
+    hours = events.group_by_key().windowed_by(ps.tumbling("1h", grace=0))
+    hours.aggregate(ps.aggregators.count_distinct(), name="different-by-hour")
     return b.build()
 
 

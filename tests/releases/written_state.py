@@ -15,6 +15,8 @@ from typing import Any
 import msgspec
 
 import penstock as ps
+from penstock import aggregators as agg
+from penstock import col
 from penstock.state.log import Record, TopicPartition
 from penstock.streams.runtime.commit_protocol import OffsetAndMetadata
 
@@ -33,6 +35,8 @@ OUTPUTS = (
     "kept",
     "patterns",
     "timed",
+    "shops",
+    "different",
 )
 SPLIT = 60
 
@@ -96,6 +100,12 @@ def topology() -> ps.Topology:
         rise.within("9s"), select=lambda m: m["high"][0].cents - m["low"][0].cents, value=int, name="rise"
     ).matches.to("patterns")
     sales.process(Reminder, value=str, name="remind").to("timed")
+    hours.aggregate(agg.count_distinct("shop"), name="shops").to_stream(text["key_fn"], key=str).to("shops")
+    by_shop.agg(
+        rows=agg.count(),
+        cents=col("cents").count_distinct(),
+        big=col("cents").count_distinct().where(col("cents") > 500),
+    ).to_stream().to("different")
     return builder.build()
 
 

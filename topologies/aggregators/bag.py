@@ -84,8 +84,8 @@ class Bag:
             self._counts, self._newer, self._changes = None, new, ((value, before),)
         return new
 
-    def added(self, values: Sequence[bytes]) -> tuple[Bag, list[bool]]:
-        """A copy with these values added, and of each whether it was the first of its kind."""
+    def added(self, values: Sequence[bytes]) -> Bag:
+        """A copy with these values added."""
         counts = self._counts
         if counts is None or not self._length:
             counts = dict(self._own())
@@ -97,7 +97,7 @@ class Bag:
         new = _made(counts, len(counts))
         if counts is self._counts:
             self._counts, self._newer, self._changes = None, new, list(zip(values, before, strict=True))
-        return new, [not count for count in before]
+        return new
 
     def combined(self, other: Bag, sign: int) -> Bag:
         """A copy with all of another one added (``sign`` 1) or removed (-1). Raises ``ValueError`` if they are not

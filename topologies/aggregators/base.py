@@ -22,6 +22,7 @@ from penstock.state.errors import TopologyError
 from penstock.state.serdes.serde import Serde
 from penstock.state.type_parameters import VR, A, V
 from penstock.topologies.aggregators.encoding import RESULT_JSON, joined
+from penstock.topologies.aggregators.members_apart import MembersApart, members_of_all
 
 if TYPE_CHECKING:
     from penstock.topologies.expressions.row_function import ExpressionFunction
@@ -72,7 +73,8 @@ class Aggregator(Generic[VR, V, A]):
     have no single result. ``step``: how a value of the column is added, if ``add`` was built from a step. ``part``: the
     aggregate as an expression, if it is one. ``parts``: those of the members, if all members are expressions; the
     accumulator is then the tuple of theirs. ``result_of_parts``: the result as an expression over the results of the parts,
-    the fields ``part1`` and so on, if it is one.
+    the fields ``part1`` and so on, if it is one. ``apart``: its form with distinct members in a store of their own, if it
+    has any; results, and records that fail, are the same in both.
     """
 
     name: str
@@ -90,6 +92,14 @@ class Aggregator(Generic[VR, V, A]):
     part: Part | None = None
     parts: tuple[Part, ...] = ()
     result_of_parts: ExpressionFunction | None = None
+    apart: MembersApart | None = None
+
+    def mapped(self, fn: Callable[[Any], Any], **changes: Any) -> Aggregator[Any, V, A]:
+        """The aggregate with ``fn`` of its results, and with other properties changed, in both of its forms."""
+        apart, result = self.apart, self.result
+        if apart is not None:
+            apart = apart._replace(aggregator=apart.aggregator.mapped(fn, **changes))
+        return dataclasses.replace(self, result=lambda acc: fn(result(acc)), apart=apart, **changes)
 
     def fold(self, rows: Iterable[tuple[V, int]]) -> A:
         """Fold rows ``(value, timestamp_ms)`` into an accumulator."""
@@ -177,7 +187,18 @@ def agg(*positional: object, **parts: Aggregator) -> Aggregator[dict[str, Any]]:
         exact_merge=all(p.exact_merge for p in members),
         ordered=any(p.ordered for p in members),
         parts=tuple(p.part for p in members if p.part is not None) if all(p.part for p in members) else (),
+        apart=_apart(parts),
     )
+
+
+def _apart(parts: dict[str, Aggregator]) -> MembersApart | None:
+    """Several aggregates with their distinct members apart; ``None`` if they have none."""
+    found = [(place, p.apart) for place, p in enumerate(parts.values()) if p.apart is not None]
+    if not found:
+        return None
+    whole = agg(**{n: p if p.apart is None else p.apart.aggregator for n, p in parts.items()})
+    paths = tuple((place, *path) for place, apart in found for path in apart.paths)
+    return MembersApart(whole, paths, members_of_all([apart for _, apart in found]))
 
 
 def _both(parts: list[Callable[[Any, Any], Any] | None]) -> Callable[[Any, Any], Any] | None:

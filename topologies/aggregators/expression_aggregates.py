@@ -9,11 +9,12 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Mapping
 from decimal import Decimal
+from operator import itemgetter
 from typing import Any
 
 from penstock.state.errors import TopologyError
 from penstock.topologies.aggregators.base import Aggregator, Part, agg
-from penstock.topologies.aggregators.generated_aggregates import generated_add, generated_result
+from penstock.topologies.aggregators.generated_aggregates import generated_add, generated_members, generated_result
 from penstock.topologies.aggregators.keeping import count_distinct, first, last, list_, set_
 from penstock.topologies.aggregators.numeric import count, max_, mean, min_, std_dev, sum_, variance
 from penstock.topologies.expressions.errors import ResultError
@@ -99,7 +100,11 @@ def aggregator_of(aggregate: AggregateExpression, schema: Any = UNKNOWN, *, oper
         made = _bounded(made, aggregate.text(), operator)
     kind = "int64" if column is None else column.result.kind
     part = Part(aggregate.function, column, kind, made.merge, None if made.step is None else made.step.prepare)
-    return dataclasses.replace(made, name=aggregate.text(), part=part)
+    apart = made.apart
+    if apart is not None:
+        counted = dataclasses.replace(apart.aggregator, name=aggregate.text(), part=part)
+        apart = apart._replace(aggregator=counted)
+    return dataclasses.replace(made, name=aggregate.text(), part=part, apart=apart)
 
 
 def _kept(tp: DataType) -> Any:
@@ -214,18 +219,29 @@ def aggregator_of_all(
     parts_type = struct_of({n: aggregate_type(a, schema, operator=operator) for n, a in plan.parts})
     struct = StructOf(plan.outputs, into)
     row = compile_row(struct, parts_type, operator=operator)
-    results = whole.result
+    changes: dict[str, Any] = {
+        "name": f"agg({', '.join(f'{n}={e.text()}' for n, e in fields.items())})",
+        "result_of_parts": to_function(struct, ("value",), parts_type, operator=operator),
+    }
 
-    def reference(acc: Any) -> Any:
-        return row(None, results(acc), 0, ())
+    def generated(form: Aggregator, its: dict[str, Aggregator]) -> Aggregator:
+        results = form.result
 
-    made = dataclasses.replace(
-        whole,
-        name=f"agg({', '.join(f'{n}={e.text()}' for n, e in fields.items())})",
-        add=generated_add(tuple(members.values()), whole.add),
-        result=generated_result(members, struct, scope_of(parts_type), reference),
-        result_of_parts=to_function(struct, ("value",), parts_type, operator=operator),
-    )
+        def reference(acc: Any) -> Any:
+            return row(None, results(acc), 0, ())
+
+        add = generated_add(tuple(its.values()), form.add)
+        result = generated_result(its, struct, scope_of(parts_type), reference)
+        return dataclasses.replace(form, add=add, result=result, **changes)
+
+    made, apart = generated(whole, members), whole.apart
+    if apart is not None:
+        counts = {n: m if m.apart is None else m.apart.aggregator for n, m in members.items()}
+        distinct = [m for m in members.values() if m.apart is not None]
+        apart = apart._replace(
+            aggregator=generated(apart.aggregator, counts), members=generated_members(distinct, apart.members)
+        )
+        made = dataclasses.replace(made, apart=apart)
     return made, infer(struct, parts_type)
 
 
@@ -234,13 +250,12 @@ def aggregator_of_one(
 ) -> tuple[Aggregator, DataType]:
     """As ``aggregator_of_all`` for one expression, whose result is the value itself."""
     made, tp = aggregator_of_all({"value": expression}, schema, operator=operator)
-    results, whole = made.result, made.result_of_parts
+    whole = made.result_of_parts
     only = tp.field("value")
     assert only is not None and whole is not None and isinstance(whole.expression, StructOf)
     ((_, output),) = whole.expression.fields
-    return dataclasses.replace(
-        made,
+    return made.mapped(
+        itemgetter("value"),
         name=expression.text(),
-        result=lambda acc: results(acc)["value"],
         result_of_parts=to_function(output, ("value",), whole.scope, operator=operator),
     ), only

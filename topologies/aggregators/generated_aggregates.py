@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from penstock.topologies.aggregators.base import Aggregator, Part, Step
+from penstock.topologies.aggregators.members_apart import left_alone
 from penstock.topologies.expressions.generated import ExpressionWriter
 from penstock.topologies.expressions.inference import ExpressionScope, Inference
 from penstock.topologies.expressions.python_source import PythonSource, TooDeepError
@@ -30,9 +31,27 @@ def generated_add(members: Sequence[Aggregator], reference: Callable[..., Any]) 
         source.line(f"{''.join(f'a{i}, ' for i in range(len(members)))} = acc")
         for place, member in enumerate(members):
             assert member.part is not None
-            adder.part(f"a{place}", member.part, member.step)
+            if member.add is not left_alone:
+                adder.part(f"a{place}", member.part, member.step)
         result = f"({''.join(f'a{i}, ' for i in range(len(members)))})"
         return writer.function(("acc", "value", "timestamp_ms"), result, reference)
+    except (TooDeepError, RecursionError):
+        return reference
+
+
+def generated_members(members: Sequence[Aggregator], reference: Callable[..., Any]) -> Callable[..., Any]:
+    """``MembersApart.members`` of distinct counts that are aggregate expressions over one scope, with the answers of
+    ``reference``."""
+    parts = [(m.part, m.step) for m in members if m.part is not None and m.part.of is not None]
+    assert len(parts) == len(members) and parts and parts[0][0].of is not None
+    source = PythonSource()
+    writer = ExpressionWriter(source, Inference(parts[0][0].of.scope))
+    taker = _MemberWriter(source, writer)
+    try:
+        for place, (part, step) in enumerate(parts):
+            source.line(f"m{place} = None")
+            taker.part(f"m{place}", part, step)
+        return writer.function(("value",), f"({''.join(f'm{i}, ' for i in range(len(parts)))})", reference)
     except (TooDeepError, RecursionError):
         return reference
 
@@ -92,6 +111,13 @@ class _AddWriter:
         made = self._source.variable()
         self._source.line(f"{made} = {self._source.bound(prepare)}({x})")
         return self._source.remember(key, made)
+
+
+class _MemberWriter(_AddWriter):
+    def _added(self, acc: str, part: Part, step: Step | None, x: str) -> None:
+        """Note a value that is not null, in the form in which it is kept."""
+        assert step is not None and step.prepare is not None
+        self._source.line(f"{acc} = {self._prepared(step.prepare, x)}")
 
 
 def _is_null(e: Expression) -> bool:

@@ -18,6 +18,13 @@ from penstock.topologies.aggregators.bag import EMPTY, Bag
 from penstock.topologies.aggregators.base import AggregateInput, Aggregator, Step, getter, named
 from penstock.topologies.aggregators.best_of import BestOf
 from penstock.topologies.aggregators.encoding import PLAIN, RESULT_JSON, maybe, packed
+from penstock.topologies.aggregators.members_apart import (
+    DISTINCT_COUNT,
+    MembersApart,
+    count_itself,
+    keep_first,
+    left_alone,
+)
 
 _TIMED = packed("timed", tuple[int | bytes, ...])
 _LIST = packed("values", tuple[bytes, ...])
@@ -170,8 +177,32 @@ def set_(of: AggregateInput[V] = None, *, value: SerdeLike[T] | None = None) -> 
 
 
 def count_distinct(of: AggregateInput[V] = None, *, value: SerdeLike[T] | None = None) -> Aggregator[int, V]:
-    """The number of distinct values, exactly. The state holds all of them; ``approx_distinct`` needs bounded space."""
-    return _bag(named("count-distinct", of), of, _serdes(value)[0], len, INT)
+    """The number of distinct values, exactly. The state holds all of them; ``approx_distinct`` needs bounded space.
+
+    Aggregations per key, of a table, and per window that is ordered in time keep each value as an entry of a store of its
+    own, so that any number of them works. Others keep them in the aggregate's own value, which cannot grow beyond a record:
+    sessions, sliding and custom windows, panes, aggregates with a ttl, of a micro-batch and of a whole stream."""
+    made = _bag(named("count-distinct", of), of, _serdes(value)[0], len, INT)
+    pick, step = getter(of, made.name), made.step
+    assert step is not None and step.prepare is not None
+    write = step.prepare
+
+    def members(row: Any) -> tuple[bytes | None]:
+        x = pick(row)
+        return (None if x is None else write(x),)
+
+    count = Aggregator(
+        name=made.name,
+        init=int,
+        add=left_alone,
+        result=count_itself,
+        serde=DISTINCT_COUNT,
+        result_serde=INT,
+        merge=keep_first,
+        inverse=left_alone,
+        exact_merge=True,
+    )
+    return dataclasses.replace(made, apart=MembersApart(count, ((),), members))
 
 
 def _bag(name: str, of: AggregateInput, serde: Serde[Any], result: Any, result_serde: Serde[Any]) -> Aggregator:

@@ -209,14 +209,12 @@ def aggregate_of(
     if not others:
         return made, serde_of_type(tp) if value is None else value
     both = agg(**others, **{_COMPUTED: made})
-    results = both.result
 
-    def result(acc: Any) -> dict[str, Any]:
-        found = results(acc)
+    def in_order(found: dict[str, Any]) -> dict[str, Any]:
         found |= found.pop(_COMPUTED)
         return {n: found[n] for n in parts}
 
-    return dataclasses.replace(both, name=f"agg({', '.join(parts)})", result=result), value
+    return both.mapped(in_order, name=f"agg({', '.join(parts)})"), value
 
 
 _COMPUTED = "(expressions)"

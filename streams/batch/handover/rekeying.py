@@ -54,9 +54,10 @@ from penstock.topologies.operators.windows.session_windows import SessionAggrega
 from penstock.topologies.operators.windows.sliding_windows import SlidingAggregateSpec
 from penstock.topologies.operators.windows.window_aggregate import WindowAggregateSpec
 
-Around = Literal["key", "timer", "pending", "subscription"]
+Around = Literal["key", "timer", "pending", "subscription", "member"]
 """The bytes around the key, besides those of the store's kind: none; a timer's time before it; that, side and time, and a
-sequence number after it (a join's records without a partner); its length before it and another key after it."""
+sequence number after it (a join's records without a partner); its length before it and another key after it; its length
+before it and a member of a distinct count after it."""
 _KIND_BYTES: Final[Mapping[StoreKind, tuple[int, int]]] = {
     "key_value": (0, 0),
     "window": (8, 0),
@@ -74,10 +75,10 @@ _LAYOUTS: Final[Mapping[type[OperatorSpec], tuple[Around, ...]]] = {
     TableSourceSpec: ("key",),
     VersionedTableSourceSpec: ("key",),
     MaterializeSpec: ("key", "timer"),
-    AggregateSpec: ("key",),
+    AggregateSpec: ("key", "member"),
     ExpiringAggregateSpec: ("key", "timer"),
     TableAggregateSpec: ("key", "timer"),
-    WindowAggregateSpec: ("key",),
+    WindowAggregateSpec: ("key", "member"),
     PaneAggregateSpec: ("key", "key", "key"),
     SessionAggregateSpec: ("key",),
     SlidingAggregateSpec: ("key",),
@@ -115,11 +116,11 @@ class StorePlacing:
 
     def key_of(self, store_key: bytes) -> bytes:
         """The record's key. Raises ``SettingsError`` for bytes that no such store has."""
-        if self.around == "subscription":
-            length = _LENGTH.unpack_from(store_key)[0] if len(store_key) >= _LENGTH.size else -1
-            stop = _LENGTH.size + length
-            if length >= 0 and stop <= len(store_key):
-                return store_key[_LENGTH.size : stop]
+        if self.around in ("subscription", "member"):
+            start = _KIND_BYTES[self.kind][0] + _LENGTH.size
+            length = _LENGTH.unpack_from(store_key, start - _LENGTH.size)[0] if len(store_key) >= start else -1
+            if length >= 0 and start + length <= len(store_key):
+                return store_key[start : start + length]
         else:
             before, after = (a + b for a, b in zip(_KIND_BYTES[self.kind], _AROUND_BYTES[self.around], strict=True))
             after += self.suffix_bytes
@@ -187,6 +188,8 @@ def _laid_out(spec: OperatorSpec) -> list[tuple[Around, StoreSpec]]:
     """The stores that an operator writes, with their layouts."""
     if isinstance(spec, ForeignKeyJoinSpec):
         return [] if spec.marks is None else [("key", spec.marks)]
+    if isinstance(spec, TableAggregateSpec) and spec.distinct is not None:
+        return list(zip(("key", "member"), spec.stores, strict=True))
     return list(zip(_LAYOUTS.get(type(spec), ()), spec.stores, strict=False))
 
 
@@ -200,7 +203,7 @@ def _placing(store: StoreSpec, around: Around, spec: OperatorSpec, keys: set[str
         assert isinstance(spec, ForeignKeyResponseSpec)
         inner, suffix = spec.foreign_key_serde, 0
     else:
-        # timers are kept under keys of the rows' own store
+        # timers and members are kept under keys of the rows' own store
         rows = store if around == "key" else spec.stores[0]
         inner, suffix = _inner(rows.key_serde)
     if {inner.name} != keys:

@@ -95,6 +95,7 @@ def add_aggregation(flows: Sequence[Flow], request: Aggregation) -> Aggregated:
     """Add the operator and connect one flow to each of its in ports."""
     first = flows[0]
     made = _maker(request)(request)
+    built = request if made.request is None else made.request
     wiring = first.wiring
     if len(flows) == 1:
         wiring.add(request.name, made.spec, first)
@@ -109,9 +110,9 @@ def add_aggregation(flows: Sequence[Flow], request: Aggregation) -> Aggregated:
         rekeyed=False,
         watermarked=request.by_watermark,
     )
-    store, result = made.spec.stores[0], request.fold.result
+    store, result = made.spec.stores[0], built.fold.result
     late = dataclasses.replace(flow, port="late", key=first.key, value=first.value) if request.late else None
-    view = _results(lambda: table.store, request.value, result, store)
+    view = _results(lambda: table.store, built.value, result, store)
     table = TableFlow(flow, store, view=view, windows=request.windows, retention_named=request.retention_ms is not None)
     return Aggregated(table, late)
 

@@ -10,11 +10,12 @@ from typing import Any, Final
 from penstock.state.errors import TopologyError
 from penstock.state.serdes.serde import BYTES
 from penstock.state.serdes.window_keys import WindowedSerde
+from penstock.topologies.aggregators.members_apart import part_at
 from penstock.topologies.dsl.wiring import Flow
 from penstock.topologies.operator_api.edge_kinds import ANY_KIND
 from penstock.topologies.operator_api.internal_names import REPARTITION
 from penstock.topologies.operators.aggregates.combine import CombineSpec
-from penstock.topologies.operators.aggregates.fold import Aggregation, Fold
+from penstock.topologies.operators.aggregates.fold import Aggregation, Fold, FoldApart
 from penstock.topologies.operators.records.source_sink import SourceSpec, Split
 from penstock.topologies.windows import SpanWindows
 
@@ -190,4 +191,24 @@ def _of_partials(fold: Fold, merge: Callable[[Any, Any], Any]) -> Fold:
         counts=False,
         sums=fold.counts,
         partials=True,
+        apart=None if fold.apart is None else _partials_apart(fold.apart),
     )
+
+
+def _partials_apart(apart: FoldApart) -> FoldApart:
+    """Return the form with members apart of the fold that merges partials, which hold their members themselves."""
+    merge, distinct = apart.merge, apart.fold.distinct
+    assert merge is not None and distinct is not None
+    paths = distinct.paths
+
+    def members(partial: Any) -> list[tuple[int, bytes]]:
+        return [(number, member) for number, path in enumerate(paths) for member, _ in part_at(partial, path)]
+
+    fold = dataclasses.replace(
+        apart.fold,
+        adders=(lambda key, partial, aggregate: merge(aggregate, partial),),
+        timed=False,
+        partials=True,
+        distinct=distinct._replace(members=members),
+    )
+    return apart._replace(fold=fold)

@@ -9,13 +9,14 @@ from typing import Any
 from penstock.state.serdes.serde import INT, taking_dicts
 from penstock.topologies.aggregators.base import Aggregator
 from penstock.topologies.aggregators.expression_aggregates import aggregator_of_one
+from penstock.topologies.aggregators.members_apart import MembersApart
 from penstock.topologies.dsl.internals.aggregation import Aggregated, add_aggregation
 from penstock.topologies.dsl.internals.combining import Grouping, input_of
 from penstock.topologies.dsl.typed import aggregate_of, options_and_parts, scope_of_flow, serde_of_type
 from penstock.topologies.dsl.wiring import as_emission, as_serde, check_function, serde_of_aggregates
 from penstock.topologies.expressions.tree import Expression
 from penstock.topologies.operator_api.operator import Emission
-from penstock.topologies.operators.aggregates.fold import COUNTING, Aggregation, Fold
+from penstock.topologies.operators.aggregates.fold import COUNTING, Aggregation, DistinctCounts, Fold, FoldApart
 from penstock.topologies.windows import Windows
 
 
@@ -114,22 +115,35 @@ def _ready(
     groups: RecordGroups, name: str, of: Aggregator, value: Any, how: EmissionOptions, *, approximate: bool
 ) -> Aggregated:
     shown = of.result_serde if value is None else taking_dicts(as_serde(value, f"the results of operator {name!r}"))
-    add, merge = of.add, of.merge
-    fold = Fold(
-        adders=(lambda key, timed, acc: add(acc, timed[0], timed[1]),),
-        init=of.init,
-        timed=True,
+    merge, apart = of.merge, of.apart
+    fold = dataclasses.replace(
+        _fold_of(of),
         merger=None if merge is None else lambda key, a, b: merge(a, b),
         merge=merge if of.exact_merge and not of.ordered else None,
         inverse=of.subtract if of.exact_merge and not of.ordered else None,
-        result=of.result,
-        parts=of.parts,
-        result_of_parts=of.result_of_parts,
+        apart=None if apart is None else _fold_apart(apart),
     )
     request = dataclasses.replace(_request(groups, name, of.serde, how, fold), shown_serde=shown)
     partly = merge if not of.ordered and (of.exact_merge or approximate) else None
     flow, request = input_of(groups.grouping, request, how.combine, partly)
     return add_aggregation((flow,), request)
+
+
+def _fold_of(of: Aggregator) -> Fold:
+    add = of.add
+    return Fold(
+        adders=(lambda key, timed, acc: add(acc, timed[0], timed[1]),),
+        init=of.init,
+        timed=True,
+        result=of.result,
+        parts=of.parts,
+        result_of_parts=of.result_of_parts,
+    )
+
+
+def _fold_apart(apart: MembersApart) -> FoldApart:
+    fold = dataclasses.replace(_fold_of(apart.aggregator), distinct=DistinctCounts.of(apart))
+    return FoldApart(fold, apart.aggregator.serde, apart.aggregator.merge)
 
 
 def _folded(groups: RecordGroups, name: str, value: Any, how: EmissionOptions, fold: Fold) -> Aggregated:

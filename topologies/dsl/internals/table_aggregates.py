@@ -17,6 +17,8 @@ from penstock.topologies.dsl.typed import aggregate_of, scope_of_flow, serde_of_
 from penstock.topologies.dsl.wiring import Flow, as_emission, as_serde, check_function, serde_of_aggregates
 from penstock.topologies.expressions.tree import Expression
 from penstock.topologies.operator_api.operator import Emission
+from penstock.topologies.operators.aggregates.fold import DistinctCounts
+from penstock.topologies.operators.base.member_store import members_of
 from penstock.topologies.operators.base.row_expiry import checked_ttl, expiry_store
 from penstock.topologies.operators.tables.table_aggregate import RegroupSpec, TableAggregateSpec
 from penstock.topologies.operators.tables.table_views import view_of_results
@@ -105,6 +107,9 @@ def aggregated_parts(
 
 
 def _ready(groups: RowGroups, name: str, of: Aggregator, value: Any, emission: Emission | None) -> TableFlow:
+    apart, distinct = of.apart, None
+    if apart is not None and groups.ttl_ms is None:
+        of, distinct = apart.aggregator, DistinctCounts.of(apart)
     add, inverse = of.add, of.inverse
     if inverse is None or of.ordered:
         raise TopologyError(
@@ -123,6 +128,7 @@ def _ready(groups: RowGroups, name: str, of: Aggregator, value: Any, emission: E
         lambda key, row, acc: inverse(acc, row, 0),
         result=of.result,
         shown=shown,
+        distinct=distinct,
     )
 
 
@@ -137,6 +143,7 @@ def _folded(
     *,
     result: Callable[[Any], Any] | None = None,
     shown: Serde[Any] | None = None,
+    distinct: DistinctCounts | None = None,
 ) -> TableFlow:
     changes, ttl_ms = groups.changes, groups.ttl_ms
     wiring = changes.wiring
@@ -151,14 +158,18 @@ def _folded(
             "emission='every_update'"
         )
     store = StoreSpec(name, "key_value", changes.key, value)
+    stores: tuple[StoreSpec, ...] = (store,) if ttl_ms is None else (store, expiry_store(name))
+    if distinct is not None:
+        stores = (store, members_of(store, None))
     spec = TableAggregateSpec(
-        stores=(store,) if ttl_ms is None else (store, expiry_store(name)),
+        stores=stores,
         emission=emission,
         order_sensitive=ttl_ms is not None,
         init=init,
         adder=adder,
         subtractor=subtractor,
         result=result,
+        distinct=distinct,
         ttl_ms=ttl_ms,
     )
     wiring.add(name, spec, changes)

@@ -21,10 +21,11 @@ from penstock.topologies.operator_api.batch import Batch, ColumnBatch
 from penstock.topologies.operator_api.edge_kinds import Emits
 from penstock.topologies.operator_api.operator import Emission, Operator, OperatorContext, OperatorSpec
 from penstock.topologies.operator_api.required_columns import ROW_LAYOUT, EdgeLayout, InputMode, RequiredColumns
-from penstock.topologies.operators.aggregates.fold import Aggregation, BuiltOperator, Fold
+from penstock.topologies.operators.aggregates.fold import Aggregation, BuiltOperator, Fold, with_members
 from penstock.topologies.operators.aggregates.folds.choice import column_fold, row_fold, tally_fold
 from penstock.topologies.operators.aggregates.folds.strategy import Changes, OutKeys, Touched
 from penstock.topologies.operators.aggregates.folds.updates import why_no_updates
+from penstock.topologies.operators.base.member_store import MemberStore
 from penstock.topologies.operators.base.row_functions import map_rows, serialize_keys, without_nulls
 from penstock.topologies.operators.columnar.grouping import entries_of
 from penstock.topologies.operators.columnar.input_modes import counting_mode, folding_mode, why_rows
@@ -32,8 +33,8 @@ from penstock.topologies.operators.columnar.input_modes import counting_mode, fo
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class AggregateSpec(OperatorSpec):
-    """Keeps ``fold`` of the records of each key in its store. The edge after it carries upserts. In port n has the
-    n-th adder."""
+    """Keeps ``fold`` of the records of each key in its store, and its distinct members in a second one. The edge after it
+    carries upserts. In port n has the n-th adder."""
 
     fold: Fold
     emits: Emits = "upsert"
@@ -88,9 +89,11 @@ def build_operator(request: Aggregation) -> BuiltOperator:
         )
     if request.late:
         raise TopologyError(f"operator {request.name!r}: late=True, but without windows nothing is late; leave it out")
-    store = StoreSpec(request.name, "key_value", request.key, request.value)
-    spec = AggregateSpec(in_ports=request.in_ports, stores=(store,), emission=request.emission, fold=request.fold)
-    return BuiltOperator(spec, request.key)
+    built = request.apart
+    store = StoreSpec(request.name, "key_value", request.key, built.value)
+    stores = with_members(store, built.fold)
+    spec = AggregateSpec(in_ports=request.in_ports, stores=stores, emission=request.emission, fold=built.fold)
+    return BuiltOperator(spec, request.key, built)
 
 
 class AggregateOperator(Operator):
@@ -113,13 +116,16 @@ class AggregateOperator(Operator):
     def fold_in(self, spec: AggregateSpec, state: KeyValueStoreView) -> None:
         """Choose how records are folded into a store."""
         self._state = state
-        updates, olds = spec.emission == "every_update", spec.sends_olds
-        self._rows = row_fold(state, spec.fold, updates=updates, olds=olds)
+        self._members = None if spec.fold.distinct is None else MemberStore(self.ctx.state(spec.stores[1].name))
+        updates, olds, members = spec.emission == "every_update", spec.sends_olds, self._members
+        self._rows = row_fold(state, spec.fold, members=members, updates=updates, olds=olds)
         show = self.ctx.emit if self._emits == "every_update" else None
         self._columns = None
         if spec.olds_in_columns or not olds:
             out_keys = self.out_keys_of_columns()
-            self._columns = column_fold(state, spec.fold, updates=updates, olds=olds, show=show, out_keys=out_keys)
+            self._columns = column_fold(
+                state, spec.fold, members=members, updates=updates, olds=olds, show=show, out_keys=out_keys
+            )
         self._tally = tally_fold(self._columns, state, self._key_serde, sums=spec.fold.sums)
 
     def usable(self, batch: Batch) -> Batch:

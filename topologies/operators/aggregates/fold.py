@@ -3,17 +3,38 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from penstock.state.serdes.serde import Serde
+from penstock.state.stores.store import StoreSpec
 from penstock.topologies.aggregators.base import Part
+from penstock.topologies.aggregators.members_apart import CountPath, MembersApart
 from penstock.topologies.expressions.row_function import ExpressionFunction
 from penstock.topologies.operator_api.operator import Emission, OperatorSpec
+from penstock.topologies.operators.base.member_store import members_of
 from penstock.topologies.windows import Windows
 
 Adder = Callable[[Any, Any, Any], Any]
 """``(key, value, aggregate)`` gives the new aggregate."""
+
+
+class DistinctCounts(NamedTuple):
+    """The distinct counts in an aggregate whose members are in a store of their own. ``paths``: where they are;
+    ``members(value)``: what a record adds, as numbers of counts and members."""
+
+    paths: tuple[CountPath, ...]
+    members: Callable[[Any], Sequence[tuple[int, bytes]]]
+
+    @classmethod
+    def of(cls, apart: MembersApart) -> DistinctCounts:
+        """Those of an aggregate, for records of values."""
+        members = apart.members
+
+        def of_record(value: Any) -> list[tuple[int, bytes]]:
+            return [(number, member) for number, member in enumerate(members(value)) if member is not None]
+
+        return cls(apart.paths, of_record)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -28,6 +49,8 @@ class Fold:
     ``inverse(a, b)`` removes b's records from a. ``result`` computes what is emitted from an aggregate; ``None``: the
     aggregate itself. ``parts``: the aggregate expressions that the adder folds, if the aggregate is the tuple of
     their accumulators; ``result_of_parts`` is then the result as an expression over theirs, the fields ``part1`` and so on.
+    ``apart``: the fold with distinct members in a store of their own, if there are any. In that one ``distinct`` has their
+    counts, which adders leave alone.
     """
 
     adders: tuple[Adder, ...]
@@ -42,6 +65,8 @@ class Fold:
     result: Callable[[Any], Any] | None = None
     parts: tuple[Part, ...] = ()
     result_of_parts: ExpressionFunction | None = None
+    distinct: DistinctCounts | None = None
+    apart: FoldApart | None = None
 
     def add(self, port: int, key: Any, value: Any, ts: int, aggregate: Any) -> Any:
         """The aggregate with one record more; ``None`` for the aggregate: it is the first."""
@@ -54,6 +79,21 @@ class Fold:
     def shown(self, aggregate: Any) -> Any:
         """The value to emit for an aggregate."""
         return aggregate if self.result is None or aggregate is None else self.result(aggregate)
+
+
+class FoldApart(NamedTuple):
+    """A fold with distinct members apart, the serde of its aggregates, and ``merge(aggregate, partial)``, which adds a
+    partial aggregate of the other form without its members."""
+
+    fold: Fold
+    value: Serde[Any]
+    merge: Callable[[Any, Any], Any] | None
+
+
+def with_members(store: StoreSpec, fold: Fold, kept_ms: int | None = None) -> tuple[StoreSpec, ...]:
+    """The stores of an aggregation: that of the aggregates, and if it has distinct counts, that of their members.
+    ``kept_ms``: the time for which windows take records."""
+    return (store,) if fold.distinct is None else (store, members_of(store, kept_ms))
 
 
 def _counted(key: Any, value: Any, aggregate: int) -> int:
@@ -94,6 +134,12 @@ class Aggregation:
     ttl_ms: int | None = None
 
     @property
+    def apart(self) -> Aggregation:
+        """The request with distinct members in a store of their own; as it is if there are none."""
+        form = self.fold.apart
+        return self if form is None else dataclasses.replace(self, fold=form.fold, value=form.value)
+
+    @property
     def in_ports(self) -> tuple[str, ...]:
         """One per adder."""
         count = len(self.fold.adders)
@@ -106,7 +152,9 @@ class Aggregation:
 
 
 class BuiltOperator(NamedTuple):
-    """The operator of an aggregation (its first store holds the table) and the serde of its results' keys."""
+    """The operator of an aggregation (its first store holds the table) and the serde of its results' keys. ``request``:
+    what was built, if that is another form of what was requested."""
 
     spec: OperatorSpec
     key: Serde[Any]
+    request: Aggregation | None = None

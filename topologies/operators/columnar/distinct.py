@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from penstock.topologies.aggregators.bag import Bag
 from penstock.topologies.aggregators.base import Part
 from penstock.topologies.columnar.kernels import Groups
-from penstock.topologies.operator_api.columns import CodedColumn, Column, Ints, NumberColumn
+from penstock.topologies.operator_api.columns import CodedColumn, Column, NumberColumn
 
 
-class Added(NamedTuple):
-    """The bags after the batch, and 1 for each row whose value its bag did not have before, else 0."""
-
-    bags: list[Bag]
-    fresh: Ints
-
-
-def added(part: Part, bags: list[Bag], groups: Groups, column: Column) -> Added | None:
-    """Add the values that are not null to the bags of their groups. ``None``: row by row."""
+def added(part: Part, bags: list[Bag], groups: Groups, column: Column) -> list[Bag] | None:
+    """The bags with the values of their groups that are not null. ``None``: row by row."""
     data = _prepared(part, column)
     if data is None:
         return None
@@ -29,13 +22,12 @@ def added(part: Part, bags: list[Bag], groups: Groups, column: Column) -> Added 
     rows = rows[np.argsort(numbers, kind="stable")]
     ends: list[int] = np.cumsum(np.bincount(numbers, minlength=len(bags))).tolist()
     values: list[Any] = list(map(data.__getitem__, rows.tolist()))
-    after, fresh, start = list(bags), np.zeros(len(data), np.int64), 0
+    after, start = list(bags), 0
     for number, end in enumerate(ends):
         if end > start:
-            after[number], firsts = bags[number].added(values[start:end])
-            fresh[rows[start:end]] = firsts
+            after[number] = bags[number].added(values[start:end])
         start = end
-    return Added(after, fresh)
+    return after
 
 
 def _prepared(part: Part, column: Column) -> list[bytes | None] | None:

@@ -21,6 +21,7 @@ from penstock.topologies.expressions.vectors import Vectors
 from penstock.topologies.operator_api.batch import ColumnBatch
 from penstock.topologies.operator_api.columns import CodedColumn, Column, Mask, NumberColumn, Places
 from penstock.topologies.operators.columnar.distinct import added
+from penstock.topologies.operators.columnar.members import DistinctColumns
 
 DISTINCT = "count_distinct"
 _SAFE = float(1 << 62)
@@ -64,18 +65,26 @@ class PartFolds:
         return self._columns.of(batch)
 
     def folded(
-        self, before: list[tuple[Any, ...]], groups: Groups, columns: list[Column | None]
+        self,
+        before: list[tuple[Any, ...]],
+        groups: Groups,
+        columns: list[Column | None],
+        distinct: DistinctColumns | None,
     ) -> list[tuple[Any, ...]] | None:
-        """The accumulators of each group after a batch. ``None``: row by row."""
+        """The accumulators of each group after a batch. ``distinct``: distinct counts by members that are apart; ``None``:
+        accumulators hold them. ``None``: row by row."""
         made: list[list[Any]] = []
         for i, (part, column) in enumerate(zip(self._parts, columns, strict=True)):
             accs = [acc[i] for acc in before]
             new: list[Any] | None
             if column is None:
                 new = _counted(accs, groups.numbers)
+            elif part.function == DISTINCT and distinct is not None:
+                fresh = distinct.fresh(i, part, column)
+                new = None if fresh is None else _counted(accs, groups.numbers[fresh == 1])
             elif part.function == DISTINCT:
                 found = added(part, accs, groups, column)
-                new = None if found is None else found.bags
+                new = found
             else:
                 values = _present(column, groups) if part.function == "count" else _values(column, groups)
                 new = None if values is None else _FOLDS[part.function](accs, *values, part)

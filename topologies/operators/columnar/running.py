@@ -11,15 +11,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from penstock.topologies.aggregators.bag import Bag
 from penstock.topologies.aggregators.base import Part
 from penstock.topologies.columnar.column_parts import nulls_of
 from penstock.topologies.columnar.encoded_columns import EncodedColumn
 from penstock.topologies.columnar.kernels import Groups, counted_so_far, highest_so_far, summed_so_far
 from penstock.topologies.expressions.row_function import ExpressionFunction
 from penstock.topologies.operator_api.columns import CodedColumn, Column, Ints, Mask, NumberColumn
-from penstock.topologies.operators.columnar.distinct import added
-from penstock.topologies.operators.columnar.folding import far_from_bounds
+from penstock.topologies.operators.columnar.folding import DISTINCT, far_from_bounds
 
 _LOWEST = -(1 << 63)
 _EXACT_FLOAT = 1 << 53
@@ -36,7 +34,7 @@ class Running(NamedTuple):
 def why_not_running(parts: Sequence[Part]) -> str | None:
     """Why the aggregates of an operator are shown row by row."""
     for part in parts:
-        if part.function not in _RUNNING or (
+        if (part.function not in _RUNNING and part.function != DISTINCT) or (
             part.function in ("sum", "mean", "min", "max") and part.kind not in _KINDS
         ):
             return f"it emits every update, and {part.function}() of {part.kind} is computed one by one"
@@ -170,13 +168,10 @@ def _changed(accs: list[tuple[Any, ...]], values: list[Any], there: list[int]) -
     return [(value,) if n else acc for acc, value, n in zip(accs, values, there, strict=True)]
 
 
-def _distinct(part: Part, accs: list[Bag], groups: Groups, column: Column) -> Running | None:
-    """Running bags of distinct values."""
-    found = added(part, accs, groups, column)
-    if found is None:
-        return None
-    counts = np.array([len(acc) for acc in accs], np.int64)[groups.numbers] + summed_so_far(groups, found.fresh)
-    return Running(NumberColumn(counts), found.bags)
+def running_distinct(accs: list[int], groups: Groups, fresh: Ints) -> Running:
+    """Counts of distinct values. ``fresh``: 1 for each row whose value its entry did not have before, else 0."""
+    counts = np.array(accs, np.int64)[groups.numbers] + summed_so_far(groups, fresh)
+    return Running(NumberColumn(counts), _last(groups, counts).tolist())
 
 
 _RUNNING: dict[str, Callable[[Part, list[Any], Groups, Column], Running | None]] = {
@@ -185,5 +180,4 @@ _RUNNING: dict[str, Callable[[Part, list[Any], Groups, Column], Running | None]]
     "mean": _total,
     "min": _extreme,
     "max": _extreme,
-    "count_distinct": _distinct,
 }

@@ -22,9 +22,12 @@ from penstock.state.errors import SerdeError
 from penstock.state.serdes.change_serde import Change
 from penstock.state.serdes.serde import Serde
 from penstock.state.stores.store import StoreSpec
+from penstock.topologies.aggregators.members_apart import with_count
 from penstock.topologies.operator_api.batch import Batch
 from penstock.topologies.operator_api.edge_kinds import EdgeKind, Emits
 from penstock.topologies.operator_api.operator import Operator, OperatorContext, OperatorSpec
+from penstock.topologies.operators.aggregates.fold import DistinctCounts
+from penstock.topologies.operators.base.member_store import MemberStore, numbered
 from penstock.topologies.operators.base.row_expiry import RowExpiry
 from penstock.topologies.operators.base.row_operator import RowOperator
 
@@ -89,7 +92,8 @@ class TableAggregateSpec(OperatorSpec):
     deletes the group. ``init`` is ``None`` for a reduce: then the first value is the aggregate. The result's timestamp is
     the highest that went into it.
 
-    ``result`` makes what is emitted of an aggregate; ``None``: the aggregate itself.
+    ``result`` makes what is emitted of an aggregate; ``None``: the aggregate itself. ``distinct``: the distinct counts whose
+    members are in the second store, which adder and subtractor leave alone.
     ``ttl_ms``: groups live for this time after their latest change (``penstock.topologies.operators.base.row_expiry``);
     the second store holds their timers. What is subtracted from a group that is gone changes nothing."""
 
@@ -97,6 +101,7 @@ class TableAggregateSpec(OperatorSpec):
     adder: Callable[[Any, Any, Any], Any]
     subtractor: Callable[[Any, Any, Any], Any]
     result: Callable[[Any], Any] | None = None
+    distinct: DistinctCounts | None = None
     ttl_ms: int | None = None
     emits: Emits = "upsert"
     accepts: frozenset[EdgeKind] = frozenset({"insert"})
@@ -126,6 +131,8 @@ class _TableAggregateOperator(RowOperator):
         self._init, self._adder, self._subtractor = spec.init, spec.adder, spec.subtractor
         self._result = spec.result
         self._every_update = spec.emission == "every_update"
+        self._distinct = spec.distinct
+        self._members = None if spec.distinct is None else MemberStore(ctx.state(spec.stores[1].name))
         self._expiry: RowExpiry | None = None
         if spec.ttl_ms is not None:
             self._expiry = RowExpiry(self._state, ctx.state(spec.stores[1].name), spec.ttl_ms)
@@ -135,6 +142,35 @@ class _TableAggregateOperator(RowOperator):
     def load(self, port: int, batch: Batch) -> None:
         with suppress(SerdeError):  # the row that has such a key meets it again
             self._state.load(self._key_serde.serialize_all([k for k in batch.keys if k is not None]))  # type: ignore[arg-type]  # no nulls
+        if self._members is not None:
+            with suppress(Exception):  # the row that fails meets it again
+                self._members.load(self._members_in(batch))
+
+    def _members_in(self, batch: Batch) -> list[bytes]:
+        """Store keys of all members that the changes of a batch add or remove."""
+        write, out = self._key_serde.serialize, []
+        for key, change in zip(batch.keys, batch.values, strict=True):
+            if key is not None and change is not None:
+                store_key = write(key)
+                for value in (change.old, change.new):
+                    out += [] if value is None else [m for _, m in self._members_of(store_key, value)]
+        return out
+
+    def _members_of(self, store_key: bytes, value: Any) -> list[tuple[int, bytes]]:
+        """Numbers of counts, and store keys of the members of a value."""
+        assert self._distinct is not None and self._members is not None
+        head = self._members.head(store_key)
+        return [(number, head + numbered(number) + member) for number, member in self._distinct.members(value)]
+
+    def _counted(self, store_key: bytes, value: Any, aggregate: Any, by: int) -> Any:
+        """The aggregate with the members of a row added (``by`` 1) or removed (-1)."""
+        if self._distinct is None or self._members is None:
+            return aggregate
+        for number, member in self._members_of(store_key, value):
+            moved = self._members.move(member, by)
+            if moved:
+                aggregate = with_count(aggregate, self._distinct.paths[number], moved)
+        return aggregate
 
     def before(self, key: Any, value: Any, ts: int) -> None:
         if self._expiry is not None:
@@ -154,11 +190,12 @@ class _TableAggregateOperator(RowOperator):
             return
         aggregate = None if found is None else found[0]
         if aggregate is not None and value.old is not None:
-            aggregate = self._subtractor(key, value.old, aggregate)
+            aggregate = self._counted(store_key, value.old, self._subtractor(key, value.old, aggregate), -1)
         if value.new is not None:
             if aggregate is None:
                 aggregate = None if self._init is None else self._init()
             aggregate = value.new if aggregate is None else self._adder(key, value.new, aggregate)
+            aggregate = self._counted(store_key, value.new, aggregate, 1)
         if found is not None:
             ts = max(ts, found[1])
         elif aggregate is None:

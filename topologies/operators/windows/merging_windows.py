@@ -45,7 +45,7 @@ def build_operator(request: Aggregation) -> BuiltOperator:
             f"operator {request.name!r}: these windows can merge, so their aggregates must merge too; "
             "say how: aggregate(…, merger=lambda key, a, b: …)"
         )
-    spec, key = custom_windows.build_operator(request)
+    spec, key, _ = custom_windows.build_operator(request)
     return BuiltOperator(
         MergingWindowAggregateSpec(**{f.name: getattr(spec, f.name) for f in dataclasses.fields(spec)}), key
     )

@@ -25,9 +25,10 @@ from penstock.state.stores.store_view import window_floor
 from penstock.topologies.operator_api.batch import Batch, ColumnBatch
 from penstock.topologies.operator_api.columns import Ints
 from penstock.topologies.operator_api.operator import Operator, OperatorContext
+from penstock.topologies.operators.aggregates.fold import Aggregation
 from penstock.topologies.operators.aggregates.folds.strategy import Touched
 from penstock.topologies.operators.windows.window_aggregate import WindowAggregateOperator, WindowAggregateSpec
-from penstock.topologies.windows import HoppingWindows
+from penstock.topologies.windows import HoppingWindows, SpanWindows
 
 _START = struct.Struct(">q")
 
@@ -45,9 +46,10 @@ class PaneAggregateSpec(WindowAggregateSpec):
         return {**super().details(), "by": "panes and inverse" if len(self.stores) > 2 else "panes"}
 
 
-def pays(spec: WindowAggregateSpec) -> bool:
+def pays(request: Aggregation) -> bool:
     """Whether panes are possible and better for the aggregation."""
-    return spec.windows.overlapping and spec.emission == "on_close" and spec.fold.merge is not None
+    overlapping = isinstance(request.windows, SpanWindows) and request.windows.overlapping
+    return overlapping and request.emission == "on_close" and request.fold.merge is not None
 
 
 def by_panes(spec: WindowAggregateSpec) -> PaneAggregateSpec:

@@ -78,6 +78,8 @@ class WindowAggregateOperator(ClosingAggregateOperator):
         floor_ms = self.stream_time_ms - self._retention_ms + 1
         if floor_ms > 0:
             self._state.expire_below(window_floor(floor_ms))
+        if self._members is not None:
+            self._members.expire(self.stream_time_ms)
 
     # -- windows of records --------------------------------------------------------------------------------------
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 from penstock.state.errors import TopologyError
@@ -9,7 +10,7 @@ from penstock.state.log import Windowed
 from penstock.state.serdes.serde import Serde
 from penstock.state.serdes.window_keys import starting_serde, windowed_serde
 from penstock.state.stores.store import StoreSpec
-from penstock.topologies.operators.aggregates.fold import Aggregation, BuiltOperator
+from penstock.topologies.operators.aggregates.fold import Aggregation, BuiltOperator, with_members
 from penstock.topologies.operators.windows.pane_aggregate import by_panes, pays
 from penstock.topologies.operators.windows.window_aggregate import FOREVER_MS, WindowAggregateSpec
 from penstock.topologies.operators.windows.window_closing import closing_spec, retained_ms
@@ -24,16 +25,23 @@ def build_operator(request: Aggregation) -> BuiltOperator:
     retention_ms, lag_ms = request.retention_ms or FOREVER_MS, None
     if windows.horizon_ms is not None:
         retention_ms, lag_ms = retained_ms(request, windows.horizon_ms)
+    # panes are merged, and so keep their members themselves
+    panes = pays(request)
+    built = request if panes else request.apart
     store = StoreSpec(
         request.name,
         "window",
         request.key,
-        request.value,
+        built.value,
         window_size_ms=windows.length_ms,
         retention_ms=retention_ms,
     )
-    spec = closing_spec(WindowAggregateSpec, request, store, one_by_one=False, lag_ms=lag_ms)
-    return BuiltOperator(by_panes(spec) if pays(spec) else spec, key_serde(request.key, windows))
+    spec = closing_spec(WindowAggregateSpec, built, store, one_by_one=False, lag_ms=lag_ms)
+    if panes:
+        spec = by_panes(spec)
+    else:
+        spec = dataclasses.replace(spec, stores=with_members(store, built.fold, windows.horizon_ms or FOREVER_MS))
+    return BuiltOperator(spec, key_serde(request.key, windows), built)
 
 
 def check_closes(request: Aggregation) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from penstock.state.serdes.serde import Serde
@@ -11,15 +12,23 @@ from penstock.state.stores.store_view import KeyValueStoreView
 from penstock.topologies.operator_api.batch import Batch
 from penstock.topologies.operators.aggregates.fold import Fold
 from penstock.topologies.operators.aggregates.folds.counts import CountColumns, CountRows, TallyColumns
+from penstock.topologies.operators.aggregates.folds.members import MemberRows
 from penstock.topologies.operators.aggregates.folds.parts import PartColumns
 from penstock.topologies.operators.aggregates.folds.rows import DecodingRows, ImmutableRows
 from penstock.topologies.operators.aggregates.folds.strategy import ColumnFold, OutKeys, RowFold
 from penstock.topologies.operators.aggregates.folds.updates import PartUpdates, why_no_updates
+from penstock.topologies.operators.base.member_store import MemberStore
 from penstock.topologies.operators.columnar.folding import PartFolds
+from penstock.topologies.operators.columnar.members import DistinctColumns
 
 
-def row_fold(state: KeyValueStoreView, fold: Fold, *, updates: bool, olds: bool) -> RowFold:
-    """How records are folded one by one. ``updates``: each new aggregate is wanted; ``olds``: and the one before it."""
+def row_fold(
+    state: KeyValueStoreView, fold: Fold, *, members: MemberStore | None = None, updates: bool, olds: bool
+) -> RowFold:
+    """How records are folded one by one. ``members``: where those of distinct counts are kept apart; ``updates``: each
+    new aggregate is wanted; ``olds``: and the one before it."""
+    if members is not None:
+        return MemberRows(state, fold, members, olds=olds)
     if not state.immutable:
         return DecodingRows(state, fold, olds=olds)
     # then only the last count per key is visible, and no user function is called
@@ -32,6 +41,7 @@ def column_fold(
     state: KeyValueStoreView,
     fold: Fold,
     *,
+    members: MemberStore | None = None,
     updates: bool,
     olds: bool,
     show: Callable[[Batch], None] | None,
@@ -41,10 +51,15 @@ def column_fold(
     if not state.immutable:
         return None
     if fold.init is not None and fold.parts and not fold.partials:
+        distinct = None
+        if members is not None and fold.distinct is not None:
+            distinct = partial(DistinctColumns, members, fold.distinct.paths)
         if updates and show is not None:
-            return None if why_no_updates(fold) else PartUpdates(state, fold, show=show, out_keys=out_keys, olds=olds)
+            if why_no_updates(fold):
+                return None
+            return PartUpdates(state, fold, distinct, show=show, out_keys=out_keys, olds=olds)
         parts = PartFolds.of(fold.parts)
-        return None if parts is None else PartColumns(state, parts, fold.init)
+        return None if parts is None else PartColumns(state, parts, fold.init, distinct)
     if olds:
         return None
     counts = fold.counts or (fold.sums and not updates)

@@ -6,20 +6,32 @@ from collections.abc import Callable
 from typing import Any
 
 from penstock.state.stores.store_view import KeyValueStoreView
+from penstock.topologies.columnar.kernels import Groups
 from penstock.topologies.operator_api.batch import ColumnBatch
 from penstock.topologies.operator_api.columns import Ints
 from penstock.topologies.operators.aggregates.folds.strategy import Touched
 from penstock.topologies.operators.columnar.folding import PartFolds
 from penstock.topologies.operators.columnar.hopping import spread_columns
+from penstock.topologies.operators.columnar.members import DistinctColumns
+
+OpenDistinct = Callable[[list[bytes], Groups], DistinctColumns]
+"""Opens the distinct counts, whose members are apart, for one batch: store keys of entries, and the records by entry."""
 
 
 class PartColumns:
     """Folds of aggregates that are tuples of their expressions' accumulators."""
 
-    def __init__(self, state: KeyValueStoreView, parts: PartFolds, init: Callable[[], Any]) -> None:
+    def __init__(
+        self,
+        state: KeyValueStoreView,
+        parts: PartFolds,
+        init: Callable[[], Any],
+        distinct: OpenDistinct | None,
+    ) -> None:
         self._state = state
         self._parts = parts
         self._init = init
+        self._distinct = distinct
 
     def fold(self, batch: ColumnBatch, touched: Touched) -> bool:
         columns = self._parts.columns(batch)
@@ -31,9 +43,12 @@ class PartColumns:
         state, init, store_keys = self._state, self._init, found.store_keys
         state.load(store_keys)
         before = list(map(state.entries.__getitem__, store_keys))
-        new = self._parts.folded([init() if e is None else e[0] for e in before], found.groups, columns)
+        distinct = None if self._distinct is None else self._distinct(store_keys, found.groups)
+        new = self._parts.folded([init() if e is None else e[0] for e in before], found.groups, columns, distinct)
         if new is None:
             return False
+        if distinct is not None:
+            distinct.put()
         put_accumulators(state, store_keys, new, touched.latest(batch.times), before)
         return True
 

@@ -8,17 +8,19 @@ from typing import Any
 import numpy as np
 
 from penstock.state.stores.store_view import KeyValueStoreView
+from penstock.topologies.aggregators.base import Part
 from penstock.topologies.columnar.json_writing import DictOf
 from penstock.topologies.columnar.kernels import Groups
 from penstock.topologies.operator_api.batch import Batch, ColumnBatch
 from penstock.topologies.operator_api.columns import CodedColumn, Column, NumberColumn, StructColumn
 from penstock.topologies.operators.aggregates.fold import Fold
 from penstock.topologies.operators.aggregates.folds.counts import times_so_far
-from penstock.topologies.operators.aggregates.folds.parts import put_accumulators
+from penstock.topologies.operators.aggregates.folds.parts import OpenDistinct, put_accumulators
 from penstock.topologies.operators.aggregates.folds.strategy import OutKeys, Touched
-from penstock.topologies.operators.columnar.folding import PartColumnsOf
+from penstock.topologies.operators.columnar.folding import DISTINCT, PartColumnsOf
 from penstock.topologies.operators.columnar.hopping import spread_batch, spread_columns
-from penstock.topologies.operators.columnar.running import running, why_not_running
+from penstock.topologies.operators.columnar.members import DistinctColumns
+from penstock.topologies.operators.columnar.running import Running, running, running_distinct, why_not_running
 from penstock.topologies.operators.columnar.stateless import ColumnarStep, values_of
 
 
@@ -38,6 +40,7 @@ class PartUpdates:
         self,
         state: KeyValueStoreView,
         fold: Fold,
+        distinct: OpenDistinct | None,
         *,
         show: Callable[[Batch], None],
         out_keys: OutKeys | None,
@@ -46,6 +49,7 @@ class PartUpdates:
         assert fold.init is not None and fold.result_of_parts is not None
         self._state = state
         self._parts = fold.parts
+        self._distinct = distinct
         self._columns = PartColumnsOf(fold.parts)
         self._init = fold.init
         step = values_of(fold.result_of_parts)
@@ -70,8 +74,9 @@ class PartUpdates:
         accs = [self._init() if e is None else e[0] for e in before]
         results: dict[str, Column] = {}
         new: list[list[Any]] = []
+        distinct = None if self._distinct is None else self._distinct(found.store_keys, found.groups)
         for i, (name, part, column) in enumerate(zip(self._names.names, self._parts, columns, strict=True)):
-            made = running(part, [acc[i] for acc in accs], found.groups, column)
+            made = self._running(i, part, [acc[i] for acc in accs], found.groups, column, distinct)
             if made is None:
                 return False
             results[name] = made.results
@@ -94,7 +99,23 @@ class PartUpdates:
         put_accumulators(
             self._state, found.store_keys, list(zip(*new, strict=True)), touched.latest(batch.times), before
         )
+        if distinct is not None:
+            distinct.put()
         return True
+
+    @staticmethod
+    def _running(
+        place: int,
+        part: Part,
+        accs: list[Any],
+        groups: Groups,
+        column: Column | None,
+        distinct: DistinctColumns | None,
+    ) -> Running | None:
+        if distinct is None or column is None or part.function != DISTINCT:
+            return running(part, accs, groups, column)
+        fresh = distinct.fresh(place, part, column)
+        return None if fresh is None else running_distinct(accs, groups, fresh)
 
     def _before(self, shown: Column, groups: Groups, before: list[Any]) -> list[Any]:
         """The updates that each one replaces: the one before it of the same entry, or what was stored."""

@@ -78,8 +78,8 @@ def may_be_cut(topology: Topology, sub: Subtopology, policies: Policies, *, comb
 def in_pieces(
     reads: Sequence[TaskRead], cut: Callable[[TaskId], bool], cores: int, piece_records: int = PIECE_RECORDS
 ) -> list[TaskRead]:
-    """The work of these tasks for this number of cores: those for which ``cut`` says so in pieces, if there are too few tasks
-    for the cores or one is much larger than the others. The largest first."""
+    """The work of these tasks for this number of cores. Those for which ``cut`` says so are in pieces, if there are too
+    few tasks for the cores or one is much larger than the others. The largest first."""
     total = sum(_records(read) for read in reads)
     most = max(piece_records, -(-total // max(cores * _PIECES_PER_CORE, 1)))
     pieces: list[TaskRead] = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import decimal
 import math
 from functools import partial
 from typing import Any
@@ -23,7 +24,7 @@ from tests.properties.test_expressions import ROWS, Row, as_dicts, as_object, ex
 
 DTYPES: dict[str, Any] = {"i": np.int64, "j": np.int64, "x": np.float64, "y": np.float64, "b": np.bool_, "c": np.bool_}
 FAILED = object()
-SHARED = (str, bytes, bool, int, float, type(None))
+SHARED = (str, bytes, bool, int, float, decimal.Decimal, type(None))
 
 
 def numbers(values: list[Any], dtype: Any) -> NumberColumn:
@@ -61,10 +62,10 @@ def batches(draw: st.DrawFn) -> tuple[list[dict[str, Any] | None], Batch]:
 
 
 def bits(value: Any) -> Any:
-    """What tells values apart, the sign of a zero too."""
+    """What tells values apart, the sign of a zero and the digits of a decimal too."""
     if type(value) is float:
         return float, "nan" if math.isnan(value) else value.hex()
-    return type(value), value
+    return type(value), str(value) if type(value) is decimal.Decimal else value
 
 
 def by_row(run: Any, rows: list[Any], times: list[int]) -> list[Any]:
@@ -170,3 +171,14 @@ ROW: dict[str, Any] = {
     "l": [1],
     "n": None,
 }
+
+
+def test_decimals_that_are_equal_keep_their_digits() -> None:
+    texts = ["1.0", "1.00", "0", "-0", "1.0", "1e0"]
+    rows = [{"s": text} for text in texts]
+    columns: list[Column] = [CodedColumn.of(texts), CodedColumn(np.arange(len(texts), dtype=np.int32), texts)]
+    for expression in (f.col("s").cast("decimal"), f.col("s").cast("decimal") * decimal.Decimal("1.0")):
+        for column in columns:
+            value = StructColumn({"s": column}, lambda i: rows[i], None)
+            batch = ColumnBatch([None] * len(rows), value, np.arange(len(rows)) * 1000, np.arange(len(rows)))
+            check(expression, scope_of({"s": str}), rows, batch)

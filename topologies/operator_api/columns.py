@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from decimal import Decimal
 from itertools import pairwise
 from typing import Any, TypeAlias
 
@@ -131,9 +132,12 @@ class CodedColumn(Column):
     @classmethod
     def of(cls, values: Sequence[Any]) -> CodedColumn:
         """A column of these values, ``None``, strings, bytes or numbers, coded in the order of their first appearance.
-        Values that compare equal but differ (1, True, 1.0; 0.0, -0.0) are kept apart."""
-        seen: dict[tuple[type, Any, bool], int] = {}
-        codes = [seen.setdefault((type(v), v, not v and _is_minus_zero(v)), len(seen)) for v in values]
+        Values that compare equal but differ (1, True, 1.0; 0.0, -0.0; decimals of other digits) are kept apart."""
+        seen: dict[tuple[type, Any, Any], int] = {}
+        if Decimal in set(map(type, values)):
+            codes = [seen.setdefault((type(v), v, _digits(v)), len(seen)) for v in values]
+        else:
+            codes = [seen.setdefault((type(v), v, not v and _is_minus_zero(v)), len(seen)) for v in values]
         return cls(np.array(codes, np.int32), [v for _, v, _ in seen])
 
     def to_list(self) -> list[Any]:
@@ -244,6 +248,10 @@ def _joined_numbers(columns: list[NumberColumn]) -> Column | None:
 
 def _is_minus_zero(value: Any) -> bool:
     return type(value) is float and value == 0 and math.copysign(1.0, value) < 0
+
+
+def _digits(value: Any) -> Any:
+    return value.as_tuple() if type(value) is Decimal else _is_minus_zero(value)
 
 
 def _joined_bytes(columns: list[BytesColumn]) -> Column:

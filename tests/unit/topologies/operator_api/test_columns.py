@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -105,8 +107,11 @@ def test_a_batch_of_columns_is_a_batch_of_lists(keys: list[bytes | None], data: 
         assert other.orders.tolist() == one.order
 
 
-def test_equal_values_that_are_not_the_same_have_codes_of_their_own() -> None:
-    values = [0.0, -0.0, 0, False, "", b"", None, -0.0, 1, 1.0, True, "-0.0"]
+PLAIN = [0.0, -0.0, 0, False, "", b"", None, -0.0, 1, 1.0, True, "-0.0"]
+
+
+@pytest.mark.parametrize("values", [PLAIN, [*PLAIN, *map(Decimal, ("1", "1.0", "0", "-0"))]], ids=["plain", "decimals"])
+def test_equal_values_that_are_not_the_same_have_codes_of_their_own(values: list[Any]) -> None:
     coded = CodedColumn.of(values)
     assert [repr(v) for v in coded.to_list()] == [repr(v) for v in values]
     assert len(coded.values) == len(values) - 1

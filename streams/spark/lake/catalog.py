@@ -5,13 +5,25 @@ from __future__ import annotations
 import dataclasses
 import re
 
+import pyspark
 from pyspark.sql import SparkSession
 
 from penstock.state.errors import EnvironmentFault, SettingsError
 from penstock.streams.batch.places import absolute
 from penstock.streams.spark.session import SparkSettings
 
-ICEBERG = "org.apache.iceberg:iceberg-spark-runtime-4.0_2.13:1.10.0"
+_ICEBERG_RELEASES = {"4.0": "1.10.0", "4.1": "1.11.0"}
+"""The tested release for each of Spark's. A runtime works with one minor release of Spark only."""
+
+
+def iceberg_runtime(spark_version: str) -> str:
+    """The Maven coordinate of Iceberg's runtime for a release of Spark."""
+    minor = ".".join(spark_version.split(".")[:2])
+    release = _ICEBERG_RELEASES.get(minor, max(_ICEBERG_RELEASES.values()))
+    return f"org.apache.iceberg:iceberg-spark-runtime-{minor}_2.13:{release}"
+
+
+ICEBERG = iceberg_runtime(pyspark.__version__)
 _CATALOG = "org.apache.iceberg.spark.SparkCatalog"
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*){2,}")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pyspark
 import pytest
 
+from penstock.streams.spark.lake.catalog import iceberg_runtime
 from penstock.streams.spark.session import KAFKA_CONNECTOR, SparkSettings, is_local, kafka_connector
 
 
@@ -13,6 +14,13 @@ from penstock.streams.spark.session import KAFKA_CONNECTOR, SparkSettings, is_lo
 )
 def test_the_connector_is_of_the_minor_release_of_spark(spark: str, connector: str) -> None:
     assert kafka_connector(spark) == f"org.apache.spark:spark-sql-kafka-0-10_2.13:{connector}"
+
+
+@pytest.mark.parametrize(
+    "spark, runtime", [("4.0.1", "4.0_2.13:1.10.0"), ("4.1.4", "4.1_2.13:1.11.0"), ("4.2.0", "4.2_2.13:1.11.0")]
+)
+def test_the_table_format_is_that_of_spark_s_release(spark: str, runtime: str) -> None:
+    assert iceberg_runtime(spark) == f"org.apache.iceberg:iceberg-spark-runtime-{runtime}"
 
 
 def test_sessions_take_the_connector_of_the_installed_spark() -> None:

@@ -18,10 +18,11 @@ def resident_mb():
 
 if sys.argv[1] == "one arena":
     allocate_from_one_arena()
-kept = []
-def fill():  # small pieces, of which each tenth stays: what is free lies between what is not
+kept, all_full = [], threading.Barrier(4)
+def fill():  # small pieces, of which one in a hundred stays: what is free lies between what is not
     pieces = [bytearray(1000) for _ in range(30_000)]
     kept.extend(pieces[::100])
+    all_full.wait()
 before = resident_mb()
 threads = [threading.Thread(target=fill) for _ in range(4)]
 [t.start() for t in threads]

@@ -150,7 +150,7 @@ def run_replay(
                 rows = ordered_rows(spark, connection.source(), plan, job, work, reports)
                 reports += collect_reports(mapped(rows, partial(run_tasks, job), REPORT_SCHEMA))
             else:
-                reports += read_and_run(spark, connection, job, work, count, combining=plan.recomputed)
+                reports += read_and_run(spark, connection, plan, job, work, count)
     note_ranges(plan.ranges)
     note_tasks(reports)
     return replay_of(plan, job, reports)
@@ -159,26 +159,19 @@ def run_replay(
 def read_and_run(
     spark: SparkSession,
     connection: Connection,
+    plan: ReplayPlan,
     job: ReplayJob,
     work: TaskWork,
     count: Count | None,
-    *,
-    combining: bool = False,
 ) -> list[TaskReport]:
-    """Run tasks whose inputs are all in the log: each in a Spark task that reads them, without a shuffle, or in several.
-    ``combining``: see ``may_be_cut``."""
-    cut = _cut_rule(job, work, combining=combining)
-    reads = in_pieces(work.reads(), cut, spark.sparkContext.defaultParallelism)
+    """Run tasks whose inputs are all in the log: each in a Spark task that reads them, without a shuffle, or in several."""
+    subs = [plan.topology.subtopologies[number] for number in {task.subtopology for task in work.tasks}]
+    policies = job.options.policies
+    cut = {s.number for s in subs if may_be_cut(plan.topology, s, policies, combining=plan.recomputed)}
+    reads = in_pieces(work.reads(), lambda task: task.subtopology in cut, spark.sparkContext.defaultParallelism)
     address = ClusterAddress(connection.bootstrap_servers, dict(connection.client))
     run = partial(_run_and_count, partial(run_task, job, work.ordering, address), count)
     return joined(reads, spark.sparkContext.parallelize(reads, max(len(reads), 1)).map(run).collect())
-
-
-def _cut_rule(job: ReplayJob, work: TaskWork, *, combining: bool) -> Callable[[TaskId], bool]:
-    topology = job.topology.load()
-    subs = [topology.subtopologies[number] for number in {task.subtopology for task in work.tasks}]
-    cut = {s.number for s in subs if may_be_cut(topology, s, job.options.policies, combining=combining)}
-    return lambda task: task.subtopology in cut
 
 
 def _run_and_count(run: Callable[..., TaskReport], count: Count | None, read: TaskRead) -> TaskReport:
@@ -236,16 +229,10 @@ def recomputed_rows(spark: SparkSession, output: str, files: Sequence[OutputFile
     running maximum of each sender's timestamps, then sender, then the sender's own order. Offsets count from 0."""
     if not files:
         return None
-    by_topic: dict[str, list[OutputFile]] = {}
-    for file in files:
-        by_topic.setdefault(file.topic, []).append(file)
-    parts = [output_rows(spark, output, found).withColumn("topic", F.lit(t)) for t, found in sorted(by_topic.items())]
-    rows = parts[0]
-    for part in parts[1:]:
-        rows = rows.unionByName(part)
     within = Window.partitionBy("topic", "partition").orderBy("running_max_ms", "subtopology", "task", "seq")
     return (
-        rows.withColumn("offset", (F.row_number().over(within) - 1).cast("long"))
+        output_rows(spark, output, files)
+        .withColumn("offset", (F.row_number().over(within) - 1).cast("long"))
         .select(*[f.name for f in RECORD_SCHEMA.fields])
         .repartition("topic", "partition")
         .sortWithinPartitions("topic", "partition", "offset")

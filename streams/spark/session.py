@@ -34,10 +34,15 @@ from penstock.streams.spark.report.record import current, phase
 _CONNECTOR_RELEASES = {"4.0": "4.0.0", "4.1": "4.1.1"}
 
 
+def minor_release(spark_version: str) -> str:
+    """The minor release that a release of Spark belongs to, such as 4.0."""
+    return ".".join(spark_version.split(".")[:2])
+
+
 def kafka_connector(spark_version: str) -> str:
     """The Maven coordinate of the Kafka connector for a release of Spark."""
-    minor = ".".join(spark_version.split(".")[:2])
-    return f"org.apache.spark:spark-sql-kafka-0-10_2.13:{_CONNECTOR_RELEASES.get(minor, spark_version)}"
+    release = _CONNECTOR_RELEASES.get(minor_release(spark_version), spark_version)
+    return f"org.apache.spark:spark-sql-kafka-0-10_2.13:{release}"
 
 
 KAFKA_CONNECTOR = kafka_connector(pyspark.__version__)

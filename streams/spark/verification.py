@@ -258,16 +258,10 @@ class _Run:
         return compare.without_spans(rows.withColumn("headers", F.when(F.size("headers") > 0, F.col("headers"))))
 
     def _made(self, topics: Sequence[str]) -> DataFrame:
-        parts = [
-            output_rows(self._spark, self._job.output, files).withColumn("topic", F.lit(topic))
-            for topic in topics
-            if (files := self._done.output_files(topic))
-        ]
-        if not parts:
+        files = [f for topic in topics for f in self._done.output_files(topic)]
+        if not files:
             return self._no_outputs()
-        rows = parts[0]
-        for part in parts[1:]:
-            rows = rows.unionByName(part)
+        rows = output_rows(self._spark, self._job.output, files)
         shown = F.when(F.size("headers") > 0, F.col("headers").cast(HEADERS_TYPE))
         return compare.without_spans(rows.withColumn("headers", shown))
 

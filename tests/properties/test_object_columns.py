@@ -113,7 +113,7 @@ def test_any_batch_of_objects(rng: random.Random) -> None:
 def test_the_compiled_part_reads_objects_itself() -> None:
     """Records that it leaves to the decoder would give the same, so they are counted."""
     if native.compiled() is None:
-        pytest.skip("there is no compiled part here")
+        pytest.skip("the compiled part is not built")
     asked: list[bytes] = []
 
     def decode(data: bytes) -> Any:

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from penstock.state.errors import EnvironmentFault, SettingsError
 from penstock.streams.batch.places import absolute
-from penstock.streams.spark.session import SparkSettings
+from penstock.streams.spark.session import SparkSettings, minor_release
 
 _ICEBERG_RELEASES = {"4.0": "1.10.0", "4.1": "1.11.0"}
 """The tested release for each of Spark's. A runtime works with one minor release of Spark only."""
@@ -18,7 +18,7 @@ _ICEBERG_RELEASES = {"4.0": "1.10.0", "4.1": "1.11.0"}
 
 def iceberg_runtime(spark_version: str) -> str:
     """The Maven coordinate of Iceberg's runtime for a release of Spark."""
-    minor = ".".join(spark_version.split(".")[:2])
+    minor = minor_release(spark_version)
     release = _ICEBERG_RELEASES.get(minor, max(_ICEBERG_RELEASES.values()))
     return f"org.apache.iceberg:iceberg-spark-runtime-{minor}_2.13:{release}"
 

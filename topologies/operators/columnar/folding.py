@@ -83,8 +83,7 @@ class PartFolds:
                 fresh = distinct.fresh(i, part, column)
                 new = None if fresh is None else _counted(accs, groups.numbers[fresh == 1])
             elif part.function == DISTINCT:
-                found = added(part, accs, groups, column)
-                new = found
+                new = added(part, accs, groups, column)
             else:
                 values = _present(column, groups) if part.function == "count" else _values(column, groups)
                 new = None if values is None else _FOLDS[part.function](accs, *values, part)

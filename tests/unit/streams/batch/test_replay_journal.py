@@ -3,7 +3,7 @@ for nobody; a source becomes idle by the clock."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +13,11 @@ import penstock as ps
 from penstock.state.log import TaskId
 from penstock.streams.batch.journals import GivenJournals
 from penstock.streams.batch.replay_rows import to_headers
-from penstock.streams.batch.replay_task import ReplayJob, ReplayTask
-from penstock.streams.spark.shipping import ship
+from penstock.streams.batch.replay_task import ReplayTask
 from penstock.streams.task import journal
-from penstock.streams.task.commit_metadata import CommitMetadata
 from penstock.streams.task.output import Output
-from penstock.streams.task.task_options import TaskOptions
 from penstock.topologies.graph.topology import Topology
+from tests.unit.streams.batch.replay_jobs import job_from_begin
 
 
 def topology() -> Topology:
@@ -69,22 +67,16 @@ def test_a_replay_of_a_bootstrapped_task_gives_what_the_live_one_gave(tmp_path: 
 
 
 def replaying(
-    build: Callable[[], Topology], task_id: TaskId, topics: Iterable[str], entries: Sequence[Any], folder: Path
+    build: Callable[[], Topology], task_id: TaskId, topics: Collection[str], entries: Sequence[Any], folder: Path
 ) -> Kept:
     """The task, about to be replayed from offset 0."""
-    job = ReplayJob(
-        topology=ship(build),
-        application_id="app",
-        options=TaskOptions(),
+    job = job_from_begin(
+        build,
+        task_id,
+        tuple(topics),
+        folder,
         partition_counts=dict.fromkeys(topics, 1),
-        starts={task_id: {t: (0, CommitMetadata()) for t in topics}},
         journals=GivenJournals({task_id: tuple(entries)}),
-        output=str(folder),
-        run="run",
-        bases={},
-        base_repository=None,
-        snapshots={},
-        snapshot_repository=None,
     )
     return Kept(job, build(), task_id, folder)
 

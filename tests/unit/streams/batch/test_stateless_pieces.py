@@ -17,16 +17,14 @@ from hypothesis import strategies as st
 
 import penstock as ps
 from penstock.state.log import TaskId, TopicPartition
-from penstock.streams.batch.journals import GivenJournals
 from penstock.streams.batch.published import TaskReport
-from penstock.streams.batch.replay_task import FileTask, ReplayJob
+from penstock.streams.batch.replay_task import FileTask
 from penstock.streams.batch.stateless_pieces import in_pieces, joined, may_be_cut
 from penstock.streams.ports.chunk import Chunk
-from penstock.streams.spark.shipping import ship
-from penstock.streams.task.commit_metadata import CommitMetadata
 from penstock.streams.task.error_policies import Policies
 from penstock.streams.task.task_options import TaskOptions
 from penstock.topologies.graph.topology import Topology
+from tests.unit.streams.batch.replay_jobs import job_from_begin
 
 TASK, READER, INPUT = TaskId(0, 0), TaskId(1, 0), TopicPartition("in", 0)
 MOVED = "app-counts-partials-repartition"
@@ -56,20 +54,8 @@ def made(
     build: Build, inputs: Sequence[Input], start: int, folder: Path, topic: str = "in", task_id: TaskId = TASK
 ) -> TaskReport:
     """The report of a task that has processed these records, from offset ``start`` on; its files are in the folder."""
-    job = ReplayJob(
-        topology=ship(build),
-        application_id="app",
-        options=TaskOptions(policies=POLICIES),
-        partition_counts={"out": 3, "out-odd": 2, MOVED: 1},
-        starts={task_id: {topic: (0, CommitMetadata())}},
-        journals=GivenJournals(),
-        output=str(folder),
-        run="run",
-        bases={},
-        base_repository=None,
-        snapshots={},
-        snapshot_repository=None,
-    )
+    options, counts = TaskOptions(policies=POLICIES), {"out": 3, "out-odd": 2, MOVED: 1}
+    job = job_from_begin(build, task_id, (topic,), folder, options=options, partition_counts=counts)
     with TemporaryDirectory() as own:
         task = FileTask(job, build(), task_id, Path(own))
         try:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
@@ -10,14 +9,10 @@ import pytest
 
 import penstock as ps
 from penstock.state.log import TaskId
-from penstock.streams.batch.journals import GivenJournals
-from penstock.streams.batch.replay_task import ReplayJob
 from penstock.streams.batch.trace import LeftOut, TracedRecord, Watch, _TracedTask, origin_of
-from penstock.streams.spark.shipping import ship
-from penstock.streams.task.commit_metadata import CommitMetadata
 from penstock.streams.task.commit_work import CommitWork
-from penstock.streams.task.task_options import TaskOptions
 from penstock.topologies.graph.topology import Topology
+from tests.unit.streams.batch.replay_jobs import job_from_begin
 
 
 def topology() -> Topology:
@@ -60,23 +55,6 @@ def filtered() -> Topology:
     return builder.build()
 
 
-def job_of(built: Callable[[], Topology], task_id: TaskId, output: Path) -> ReplayJob:
-    return ReplayJob(
-        topology=ship(built),
-        application_id="app",
-        options=TaskOptions(),
-        partition_counts={},
-        starts={task_id: {"in": (0, CommitMetadata())}},
-        journals=GivenJournals(),
-        output=str(output),
-        run="run",
-        bases={},
-        base_repository=None,
-        snapshots={},
-        snapshot_repository=None,
-    )
-
-
 @pytest.mark.parametrize(
     ("origin", "key", "found"),
     [
@@ -93,7 +71,7 @@ def test_the_input_of_a_row_that_the_batch_leaves_out(
 ) -> None:
     task_id = TaskId(0, 0)
     watch = Watch(outputs=frozenset({("out", 2)}), origin=origin)
-    task = _TracedTask(job_of(filtered, task_id, tmp_path), filtered(), task_id, tmp_path, watch)
+    task = _TracedTask(job_from_begin(filtered, task_id, ("in",), tmp_path), filtered(), task_id, tmp_path, watch)
     task.feed_rows(0, rows(0, 60))
     assert origin_of(key, task.finish()) == ("in", 0, found)
 
@@ -112,7 +90,7 @@ def test_of_several_inputs_of_the_time_that_of_the_key_is_the_origin() -> None:
 
 def test_it_commits_only_after_the_records_that_wrote_a_watched_entry(tmp_path: Path) -> None:
     task_id = TaskId(0, 0)
-    job = job_of(topology, task_id, tmp_path)
+    job = job_from_begin(topology, task_id, ("in",), tmp_path)
     watch = Watch(entries=frozenset({("counts", b"k3"), ("kept", b"k3")}))
     task = Counted(job, topology(), task_id, tmp_path, watch)
     for first in (0, 170, 340):

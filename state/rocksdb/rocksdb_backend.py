@@ -8,6 +8,8 @@ Invariants:
   is written out by ``flush``, by ``close``, and when the buffer is too large: as one sorted table file, or together
   with other stores in one write batch. Either holds the entries and the store's position, so that no crash can separate
   them. Without a log a crash loses the commits since the last write-out or flush, separately for each store.
+* A table file cannot delete a range, so a store of which keys have expired in the database is written in a batch. The
+  batch and RocksDB's own buffer then hold all of its entries once more.
 * Ranges are read from the database alone: a range writes its store out first, and the next commits of a store whose
   ranges are read go into the database at once. To merge both, the buffer would have to be sorted, which costs as much
   as RocksDB's own sorted buffer.
@@ -269,13 +271,15 @@ class RocksDBBackend:
             buffer = self._buffers[store]
             if buffer.position is None:
                 continue
-            if len(buffer.entries) >= FILE_ENTRIES_MIN and buffer.dropped_below is None:
+            expired = None if buffer.dropped_below is None else self._pass_expired(store, buffer.dropped_below)
+            if len(buffer.entries) >= FILE_ENTRIES_MIN and expired is None:
                 self._take_in(store, buffer, buffer.position)
                 buffer.settle()
                 continue
             batch.set_default_column_family(self._handles[store])
-            if buffer.dropped_below is not None:
-                self._drop(batch, store, buffer.dropped_below)
+            if expired is not None:
+                # Unlike put and delete, a range deletion ignores the batch's default column family.
+                batch.delete_range(*expired, self._handles[store])
             for keys, values in self._parts(store, buffer):
                 fill(batch, keys, values)
             batch[POSITION_KEY] = buffer.position
@@ -309,8 +313,8 @@ class RocksDBBackend:
         finally:
             path.unlink(missing_ok=True)
 
-    def _drop(self, batch: WriteBatch, store: str, bound: bytes) -> None:
-        """Add the deletion of every key of the database below the bound; nothing when there is none.
+    def _pass_expired(self, store: str, bound: bytes) -> tuple[bytes, bytes] | None:
+        """The range of the database's keys below the bound, to be deleted by the caller; ``None`` when there are none.
 
         The range starts at the first existing key, and the search for that key at the floor. If every range deletion
         started at the same key, each would overlap all earlier ones; if every search did, it would walk over everything
@@ -318,21 +322,19 @@ class RocksDBBackend:
         """
         floor = self._floors.get(store, b"")
         if floor >= bound:
-            return
+            return None
         read_options = ReadOptions()
         read_options.set_iterate_upper_bound(USER_PREFIX + bound)
         with self._during("read"):
             it = self._families[store].iter(read_options)
             try:
                 it.seek(USER_PREFIX + floor)
-                found = it.key() if it.valid() else None
+                found: bytes | None = it.key() if it.valid() else None
                 it.status()
             finally:
                 del it
-        if found is not None:
-            # Unlike put and delete, a range deletion ignores the batch's default column family.
-            batch.delete_range(found, USER_PREFIX + bound, self._handles[store])
         self._floors[store] = bound
+        return None if found is None else (found, USER_PREFIX + bound)
 
     def position(self, store: str) -> bytes | None:
         family = self._family(store)

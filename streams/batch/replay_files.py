@@ -28,6 +28,8 @@ from penstock.topologies.operator_api.columns import BytesColumn
 
 ANY_PARTITION = -1
 _ROWS_PER_GROUP = 50_000
+_ENTRIES_AT_ONCE = 5_000
+"""How many entries are Python objects at a time: as such they take several times the memory."""
 _LONG_BYTES = 8
 _LONGEST = 1 << 31
 """A stop behind every value: without one, Arrow expects a size that does not fit into 64 bits."""
@@ -173,15 +175,18 @@ def store_file(
     path = folder / f"store-{uuid.uuid4().hex}.parquet"
     rows = 0
     with pq.ParquetWriter(path, STORE_SCHEMA, compression="lz4") as writer:
-        for group in _groups(iter(entries)):
-            writer.write_batch(_store_rows(spec, group))
-            rows += len(group)
+        for group in _groups(spec, iter(entries)):
+            writer.write_table(group)
+            rows += group.num_rows
     return _put(output, f"runs/{run}/stores/{safe_name(spec.name)}", task, path), rows
 
 
-def _groups(entries: Iterator[tuple[bytes, bytes]]) -> Iterator[list[tuple[bytes, bytes]]]:
-    while group := list(islice(entries, _ROWS_PER_GROUP)):
-        yield group
+def _groups(spec: StoreSpec, entries: Iterator[tuple[bytes, bytes]]) -> Iterator[pa.Table]:
+    """The rows of one row group after another."""
+    pieces = iter(lambda: list(islice(entries, _ENTRIES_AT_ONCE)), [])
+    rows = (_store_rows(spec, piece) for piece in pieces)
+    while group := list(islice(rows, _ROWS_PER_GROUP // _ENTRIES_AT_ONCE)):
+        yield pa.Table.from_batches(group)
 
 
 def _store_rows(spec: StoreSpec, entries: list[tuple[bytes, bytes]]) -> pa.RecordBatch:

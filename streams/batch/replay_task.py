@@ -4,7 +4,6 @@ files."""
 from __future__ import annotations
 
 import dataclasses
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -44,6 +43,7 @@ from penstock.topologies.graph.topology import Topology
 
 TaskT = TypeVar("TaskT", bound="ReplayTask")
 REPORT_SCHEMA = pa.schema([("report", pa.string())])
+_DATABASE = "db"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -154,6 +154,7 @@ class ReplayTask:
         self.id = task_id
         self.job = job
         self.specs: tuple[StoreSpec, ...] = topology.subtopologies[task_id.subtopology].stores
+        self._state = folder
         self.backend = _open_backend(job, task_id, self.specs, folder)
         self.records = 0
         self.floors: dict[str, bytes] = {}
@@ -243,6 +244,12 @@ class ReplayTask:
     def took(self, outputs: list[Output]) -> None:
         """Receive the task's outputs since the last call, in order."""
 
+    def reopen_stores(self) -> None:
+        """Keep no entries in memory. Process nothing after it."""
+        if self.specs:
+            self.backend.close()
+            self.backend = open_scratch(self._state / _DATABASE, self.specs)
+
     def close(self) -> None:
         """Release the stores. Idempotent."""
         self.backend.close()
@@ -264,18 +271,21 @@ class FileTask(ReplayTask):
     def finish(self) -> TaskReport:
         """Everything is processed: upload the files."""
         self.end()
-        stores = [self._store(spec) for spec in self.specs]
+        dropped, failures = dict(self.task.dropped), dict(self.task.failures.counts)
         outputs = self._files.finish()
+        # To read the stores takes memory, so give up what was kept in memory to process records.
+        del self.task
+        self.reopen_stores()
+        stores = [self._store(spec) for spec in self.specs]
         self.close()
-        failures: Counter[str] = self.task.failures.counts
         return TaskReport(
             subtopology=self.id.subtopology,
             task=self.id.partition,
             records=self.records,
             outputs=tuple(outputs),
             stores=tuple(stores),
-            dropped=dict(self.task.dropped),
-            failures=dict(failures),
+            dropped=dropped,
+            failures=failures,
         )
 
     def _store(self, spec: StoreSpec) -> StoreFile:
@@ -302,7 +312,7 @@ def _open_backend(job: ReplayJob, task_id: TaskId, specs: tuple[StoreSpec, ...],
     """The stores of a task at its start: empty, or the snapshots that the job begins with."""
     if not specs:
         return MemoryBackend(())
-    backend = open_scratch(folder / "db", specs)
+    backend = open_scratch(folder / _DATABASE, specs)
     for spec in specs:
         base = job.bases.get((task_id, spec.name))
         if base is not None:

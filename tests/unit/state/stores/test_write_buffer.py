@@ -139,3 +139,23 @@ def test_no_more_waits_to_be_written_out_than_is_allowed(tmp_path: Path) -> None
     asked = [key(n) for n in range(0, 20_000, 7)]
     assert backend.get_many("a", asked) == [b"v" * 10] * len(asked)
     backend.close()
+
+
+def test_a_bound_below_every_key_still_lets_a_file_be_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    written: list[Path] = []
+
+    def write_sorted(path: Path, *rest: Any) -> None:
+        written.append(path)
+        entry_layout.write_sorted(path, *rest)
+
+    monkeypatch.setattr(rocksdb_backend, "write_sorted", write_sorted)
+    part = rocksdb_backend.FILE_ENTRIES_MIN
+    backend = RocksDBBackend(tmp_path / "db", ["a"])
+    for below, files in ((key(0), 1), (key(1), 1), (key(1), 2)):
+        start = part * len(written)
+        keys = [key(n) for n in range(start, start + part)]
+        backend.commit([StoreWrites("a", Puts(keys, [b"v"] * part), b"p", drop_below=below)])
+        backend.flush(["a"])
+        assert len(written) == files, below
+    assert [k for k, _ in backend.range("a", None, None)] == [key(n) for n in range(1, 2 * part)]
+    backend.close()

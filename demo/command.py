@@ -54,7 +54,7 @@ def run(args: argparse.Namespace) -> int:
     require_spark()
     folder = _emptied(Path(args.dir))
     page = Path(args.out) if args.out else folder / "report.html"
-    with _interruptible():
+    with interruptible():
         report = _run(args, folder)
     return _show(report, page, KEPT_NAME if args.keep else None)
 
@@ -95,11 +95,9 @@ def _cluster(keep: bool) -> Iterator[str]:
 
 
 @contextlib.contextmanager
-def _interruptible() -> Iterator[None]:
+def interruptible() -> Iterator[None]:
     """SIGTERM unwinds as Ctrl-C does, so that everything that was started is ended. Both end in ``KeyboardInterrupt``,
     also where a library in whose call they came has made another error of it."""
-    from penstock.state.errors import PenstockError
-
     seen: list[int] = []
 
     def interrupt(number: int, _: object) -> None:
@@ -109,7 +107,7 @@ def _interruptible() -> Iterator[None]:
     before = {number: signal.signal(number, interrupt) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield
-    except PenstockError as exc:
+    except Exception as exc:
         if seen:
             raise KeyboardInterrupt from exc
         raise

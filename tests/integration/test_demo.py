@@ -93,7 +93,8 @@ def test_whatever_ends_it_its_processes_end_too(number: signal.Signals, tmp_path
         assert any("worker" in command for command in left_running(tmp_path))
         process.send_signal(number)
         process.communicate(timeout=120)
-    assert process.returncode == (-signal.SIGKILL if number == signal.SIGKILL else 130)
+    status = -signal.SIGKILL if number == signal.SIGKILL else 130
+    assert process.returncode == status, (tmp_path / "errors").read_text()
     until = time.monotonic() + 120
     while left_running(tmp_path) and time.monotonic() < until:
         time.sleep(0.1)

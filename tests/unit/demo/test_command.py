@@ -1,12 +1,13 @@
-"""What the demo refuses before it starts anything."""
+"""What the demo refuses before it starts anything, and how it is interrupted."""
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
 
 import pytest
 
-from demo.command import main
+from demo.command import interruptible, main
 
 
 def test_a_folder_with_other_files_is_left_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -23,3 +24,17 @@ def test_too_few_and_too_many_events_are_refused(
     assert main(["--events", events, "--dir", str(tmp_path / "new")]) == 2
     assert f"--events {events}: give 2,000 to 30,000,000" in capsys.readouterr().err
     assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interruption_stays_one_whatever_a_library_makes_of_it(number: signal.Signals) -> None:
+    with pytest.raises(KeyboardInterrupt), interruptible():
+        try:
+            signal.raise_signal(number)
+        except KeyboardInterrupt:
+            raise SystemError("a result with an exception set") from None
+
+
+def test_an_error_without_an_interruption_stays_an_error() -> None:
+    with pytest.raises(ValueError, match="of its own"), interruptible():
+        raise ValueError("of its own")

@@ -44,7 +44,10 @@ ROOMS = {
 """By the part of a file's path, the first that fits: what its time is counted as. What is called out of C, and other
 packages, count for whoever calls them."""
 ASKED_BY_DRIVER = frozenset({"causes", "locate"})
-"""Functions of the engine that here only the driver calls, for every record that is written."""
+"""Functions of the engine that here only the driver calls, for every record that is written. What they call is the
+driver's, too."""
+_DEPTH = 20
+"""How many calls up callers are looked for."""
 SHOWN = ("serdes", "operators", "expressions", "aggregates", "state", "engine", "functions")
 
 Function = tuple[str, int, str]
@@ -69,16 +72,30 @@ def room_of(function: Function) -> str | None:
     return next((room for part, room in ROOMS.items() if path.startswith(part)), None)
 
 
+def asked_by_driver(stats: Mapping[Function, Any]) -> dict[Function, float]:
+    """The part of each function's own time that it spends for the driver's questions."""
+    parts = {function: float(function[2] in ASKED_BY_DRIVER) for function in stats}
+    for _ in range(_DEPTH):
+        for function, row in stats.items():
+            whole = sum(caller[2] for caller in row[4].values())
+            if function[2] not in ASKED_BY_DRIVER and whole:
+                parts[function] = sum(row[4][c][2] * parts.get(c, 0.0) for c in row[4]) / whole
+    return parts
+
+
 def seconds_by_room(stats: Mapping[Function, Any]) -> dict[str, float]:
     """Own seconds of functions by room. Those without one are given to their callers, in proportion, a few calls up."""
     left = {function: float(row[2]) for function, row in stats.items()}
+    asked = asked_by_driver(stats)
     found: dict[str, float] = defaultdict(float)
-    for _ in range(20):
+    for _ in range(_DEPTH):
         passed: dict[Function, float] = defaultdict(float)
         for function, seconds in left.items():
             room, callers = room_of(function), stats[function][4]
             if room is not None or not callers:
-                found[room or DRIVER] += seconds
+                if asked[function]:
+                    found[DRIVER] += seconds * asked[function]
+                found[room or DRIVER] += seconds * (1 - asked[function])
                 continue
             whole = sum(row[3] for row in callers.values())
             for caller, row in callers.items():

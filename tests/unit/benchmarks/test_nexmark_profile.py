@@ -38,6 +38,23 @@ def test_time_of_the_library_is_its_callers() -> None:
     assert found == pytest.approx({"state": 1 + 6 * 0.75, "operators": 2 + 6 * 0.25})
 
 
+def test_what_the_driver_asks_of_the_engine_is_the_drivers() -> None:
+    """By its part of the calls, over several of them."""
+    causes: Function = (f"{HOME}streams/task/task.py", 1, "causes")
+    each: Function = (f"{HOME}streams/task/task.py", 2, "<genexpr>")
+    stride: Function = (f"{HOME}topologies/graph/lockstep_plan.py", 1, "stride")
+    run: Function = (f"{HOME}streams/task/engine.py", 1, "run")
+    found = seconds_by_room(
+        {
+            causes: (1, 1, 1.0, 9.0, {}),
+            each: (4, 4, 2.0, 6.0, {causes: (4, 4, 2.0, 6.0)}),
+            stride: (4, 4, 4.0, 4.0, {each: (3, 3, 3.0, 3.0), run: (1, 1, 1.0, 1.0)}),
+            run: (1, 1, 5.0, 6.0, {}),
+        }
+    )
+    assert found == pytest.approx({DRIVER: 1 + 2 + 3, "engine": 5 + 1})
+
+
 def test_a_profiled_query_writes_what_it_writes_otherwise() -> None:
     found = profiled("q17", list(records(200, **STREAM)))
     assert found.equal

@@ -14,7 +14,7 @@ Every ready aggregate keeps these rules, and the tests check them:
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeAlias, cast
 
@@ -22,6 +22,7 @@ from penstock.state.errors import TopologyError
 from penstock.state.serdes.serde import Serde
 from penstock.state.type_parameters import VR, A, V
 from penstock.topologies.aggregators.encoding import RESULT_JSON, joined
+from penstock.topologies.aggregators.kept_records import KeptRecords
 from penstock.topologies.aggregators.members_apart import MembersApart, members_of_all
 
 if TYPE_CHECKING:
@@ -74,7 +75,8 @@ class Aggregator(Generic[VR, V, A]):
     aggregate as an expression, if it is one. ``parts``: those of the members, if all members are expressions; the
     accumulator is then the tuple of theirs. ``result_of_parts``: the result as an expression over the results of the parts,
     the fields ``part1`` and so on, if it is one. ``apart``: its form with distinct members in a store of their own, if it
-    has any; results, and records that fail, are the same in both.
+    has any; results, and records that fail, are the same in both. ``kept``: what it keeps, if that is whole
+    values, which need not be decoded for it.
     """
 
     name: str
@@ -93,13 +95,14 @@ class Aggregator(Generic[VR, V, A]):
     parts: tuple[Part, ...] = ()
     result_of_parts: ExpressionFunction | None = None
     apart: MembersApart | None = None
+    kept: KeptRecords | None = None
 
     def mapped(self, fn: Callable[[Any], Any], **changes: Any) -> Aggregator[Any, V, A]:
         """The aggregate with ``fn`` of its results, and with other properties changed, in both of its forms."""
         apart, result = self.apart, self.result
         if apart is not None:
             apart = apart._replace(aggregator=apart.aggregator.mapped(fn, **changes))
-        return dataclasses.replace(self, result=lambda acc: fn(result(acc)), apart=apart, **changes)
+        return dataclasses.replace(self, result=lambda acc: fn(result(acc)), apart=apart, kept=None, **changes)
 
     def fold(self, rows: Iterable[tuple[V, int]]) -> A:
         """Fold rows ``(value, timestamp_ms)`` into an accumulator."""
@@ -128,6 +131,14 @@ def getter(of: AggregateInput, name: str) -> Callable[[Any], Any]:
         f"aggregate {name!r} cannot use {of!r:.100}; give a field's name, a function of the value, or nothing for the "
         "value itself"
     )
+
+
+def expressions_of(functions: Sequence[Callable[..., Any]]) -> tuple[ExpressionFunction, ...] | None:
+    """The functions, if all are expressions."""
+    from penstock.topologies.expressions.row_function import ExpressionFunction
+
+    found = tuple(fn for fn in functions if isinstance(fn, ExpressionFunction))
+    return found if len(found) == len(functions) else None
 
 
 def _itself(value: Any) -> Any:

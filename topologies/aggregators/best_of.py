@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from operator import itemgetter
-from typing import Any
+from typing import Any, final
 
 from penstock.state.serdes.serde import Serde
 
 _KEPT = 4_096
 """How many values, and how many results, are remembered; then all are forgotten at once."""
 _COMPARABLE = frozenset({int, float, str, bytes})
+_ONE_ORDER: tuple[frozenset[type], ...] = (frozenset({int, float}), frozenset({str}), frozenset({bytes}))
 _Rank = tuple[bool, Any]
+Kinds = tuple[frozenset[type], ...]
 _FIRST: Callable[[Any], Any] = itemgetter(0)
 
 
@@ -55,6 +57,8 @@ class BestOf:
                 at -= 1
         if at == self._k:
             return best
+        if self._serde.immutable and type(value) is self._serde.exact:
+            self._know(data, own, value)
         most = self._k - 1
         found = (*best[:at], data, *best[at:most])
         self._ranks.pop(best, None)
@@ -75,15 +79,130 @@ class BestOf:
         found = self._known.get(data)
         if found is None:
             value = self._serde.deserialize(data)
-            if len(self._known) >= _KEPT:
-                self._known.clear()
-            found = self._known[data] = _ordered(self._rank(value)), value
+            found = self._know(data, _ordered(self._rank(value)), value)
         return found
+
+    def _know(self, data: bytes, rank: _Rank, value: Any) -> tuple[_Rank, Any]:
+        if len(self._known) >= _KEPT:
+            self._known.clear()
+        found = self._known[data] = rank, value
+        return found
+
+    # -- many values at once ---------------------------------------------------------------------------------------
+
+    def ranking(self, best: tuple[bytes, ...], kinds: Kinds) -> Ranking | None:
+        """A result to which values with ranks of these kinds (see ``kinds_of``) are added one after the other. ``None``:
+        ``with_one`` takes them, as it does if the result was ranked otherwise. Raises what the serde or ``by`` raises."""
+        found = [self._ranked(data) for data in best]
+        ranks = [rank for rank, _ in found]
+        if len(best) > self._k or not all(map(_comparable, ranks)):
+            return None
+        own = [rank for _, rank in ranks]
+        if own and not comparable(kinds, kinds_of(own)):
+            return None
+        if best not in self._ranks and not self._in_order(best, own):
+            return None
+        return Ranking(self._k, list(best), own, [value for _, value in found], largest=self._largest)
+
+    def _in_order(self, best: tuple[bytes, ...], ranks: list[Any]) -> bool:
+        for i in range(1, len(best)):
+            a, b = ranks[i - 1], ranks[i]
+            if (a < b if self._largest else b < a) or (a == b and best[i - 1] > best[i]):
+                return False
+        return True
+
+    def remember(self, ranking: Ranking) -> tuple[bytes, ...]:
+        """The result of a ranking. What is known of it is kept."""
+        best = tuple(ranking.data)
+        ranks = [(False, rank) for rank in ranking.ranks]
+        self._remember(best, ranks)
+        for data, rank, value in zip(best, ranks, ranking.values, strict=True):
+            if data not in self._known:
+                self._know(data, rank, value)
+        return best
 
     def _remember(self, best: tuple[bytes, ...], ranks: list[_Rank]) -> None:
         if len(self._ranks) >= _KEPT:
             self._ranks.clear()
         self._ranks[best] = ranks
+
+
+class Ranking:
+    """The best values so far: their bytes, ranks and the values themselves, best first. For ranks that can be compared with
+    each other."""
+
+    __slots__ = ("_k", "_largest", "data", "ranks", "values")
+
+    def __init__(self, k: int, data: list[bytes], ranks: list[Any], values: list[Any], *, largest: bool) -> None:
+        self._k = k
+        self._largest = largest
+        self.data = data
+        self.ranks = ranks
+        self.values = values
+
+    def may_enter(self, rank: Any) -> bool:
+        """Whether a value of this rank can be among the best. Its bytes decide where ranks are equal."""
+        if len(self.ranks) < self._k:
+            return True
+        worst = self.ranks[-1]
+        return not (rank < worst if self._largest else worst < rank)
+
+    def place(self, rank: Any, data: bytes) -> int | None:
+        """Where a value belongs; ``None``: nowhere."""
+        ranks, held, at = self.ranks, self.data, len(self.data)
+        if self._largest:
+            while at and (ranks[at - 1] < rank or (ranks[at - 1] == rank and held[at - 1] > data)):
+                at -= 1
+        else:
+            while at and (rank < ranks[at - 1] or (ranks[at - 1] == rank and held[at - 1] > data)):
+                at -= 1
+        return None if at == self._k else at
+
+    def put(self, at: int, rank: Any, data: bytes, value: Any) -> None:
+        """Put a value at its place. The worst goes if there are too many."""
+        for column, one in ((self.ranks, rank), (self.data, data), (self.values, value)):
+            column.insert(at, one)
+            del column[self._k :]
+
+
+@final
+class _AboveAll:
+    """The rank of NaN as a part of a rank."""
+
+    def __lt__(self, other: object) -> bool:
+        return False
+
+    def __gt__(self, other: object) -> bool:
+        return other is not self
+
+
+_NAN = _AboveAll()
+
+
+def rank_of_parts(parts: Sequence[Callable[[Any], Any]]) -> Callable[[Any], Any]:
+    """A rank of several parts, of which the first that differs decides; null if one of them is."""
+
+    def rank(value: Any) -> Any:
+        found = tuple([part(value) for part in parts])
+        if any(part is None for part in found):
+            return None
+        return found if all(part == part for part in found) else tuple([p if p == p else _NAN for p in found])
+
+    return rank
+
+
+def kinds_of(ranks: Sequence[Any]) -> Kinds:
+    """The types of ranks, of which there are some: for ranks that are tuples, of each part."""
+    if type(ranks[0]) is tuple:
+        return tuple(frozenset(map(type, part)) for part in zip(*ranks, strict=True))
+    return (frozenset(map(type, ranks)),)
+
+
+def comparable(*kinds: Kinds) -> bool:
+    """Whether ranks of these kinds have one order."""
+    return len(set(map(len, kinds))) == 1 and all(
+        any(frozenset().union(*part) <= one for one in _ONE_ORDER) for part in zip(*kinds, strict=True)
+    )
 
 
 def _ordered(rank: Any) -> _Rank:

@@ -15,9 +15,10 @@ from penstock.state.errors import TopologyError
 from penstock.state.serdes.serde import INT, Serde, SerdeLike, serde_of, taking_dicts
 from penstock.state.type_parameters import T, V
 from penstock.topologies.aggregators.bag import EMPTY, Bag
-from penstock.topologies.aggregators.base import AggregateInput, Aggregator, Step, getter, named
-from penstock.topologies.aggregators.best_of import BestOf
+from penstock.topologies.aggregators.base import AggregateInput, Aggregator, Step, expressions_of, getter, named
+from penstock.topologies.aggregators.best_of import BestOf, rank_of_parts
 from penstock.topologies.aggregators.encoding import PLAIN, RESULT_JSON, maybe, packed
+from penstock.topologies.aggregators.kept_records import KeptBest, KeptByTime
 from penstock.topologies.aggregators.members_apart import (
     DISTINCT_COUNT,
     MembersApart,
@@ -60,6 +61,7 @@ def _by_time(kind: str, of: AggregateInput, value: Any, *, later: bool) -> Aggre
     """Accumulators ``()`` or ``(timestamp_ms, value bytes)``."""
     name = named(kind, of)
     pick, (serde, result_serde) = getter(of, name), _serdes(value)
+    kept = KeptByTime(result_serde, later) if of is None and value is not None else None
 
     def merge(a: tuple[Any, ...], b: tuple[Any, ...]) -> tuple[Any, ...]:
         if not a or not b:
@@ -84,6 +86,7 @@ def _by_time(kind: str, of: AggregateInput, value: Any, *, later: bool) -> Aggre
         merge=merge,
         exact_merge=True,
         ordered=True,
+        kept=kept,
     )
 
 
@@ -240,19 +243,28 @@ def top_k(
     k: int,
     of: AggregateInput[V] = None,
     *,
-    by: AggregateInput[T] = None,
+    by: AggregateInput[T] | tuple[AggregateInput[T], ...] = None,
     largest: bool = True,
     value: SerdeLike[T] | None = None,
 ) -> Aggregator[list[T], V]:
     """The ``k`` values with the largest (or smallest) ``by``, best first, as a list. Equal ranks are in the order of
     the values' bytes; NaN ranks above all numbers. ``by`` is computed from the value that ``of`` picks (``None``: the
-    value is its own rank); values with a null rank are ignored. A value that occurs twice counts twice."""
+    value is its own rank); values with a null rank are ignored. ``by=(col("price"), -col("time"))`` compares by the first
+    part, then by the next; a value of which a part is null is ignored. A value that occurs twice counts twice.
+
+    Whole values (no ``of``) with expressions as ``by`` are ranked by columns, and decoded if they are among the best."""
     name = named(f"top-{k}", of)
     if k < 1:
         raise TopologyError(f"aggregate {name!r}: k={k}; it must be at least 1")
-    pick, rank, (serde, _) = getter(of, name), getter(by, name), _serdes(value)
-
+    if isinstance(by, tuple) and not by:
+        raise TopologyError(f"aggregate {name!r}: by=() ranks nothing; give at least one part")
+    parts = [getter(part, name) for part in (by if isinstance(by, tuple) else (by,))]
+    rank = rank_of_parts(parts) if isinstance(by, tuple) else parts[0]
+    pick, (serde, _) = getter(of, name), _serdes(value)
     best = BestOf(k, rank, serde, largest=largest)
+    kept = None
+    if of is None and value is not None and (read := expressions_of(parts)) is not None:
+        kept = KeptBest(serde_of(value), best, read, not isinstance(by, tuple))
 
     def add(acc: tuple[bytes, ...], row: Any, timestamp_ms: int) -> tuple[bytes, ...]:
         x = pick(row)
@@ -270,4 +282,5 @@ def top_k(
         result_serde=RESULT_JSON,
         merge=merge,
         exact_merge=True,
+        kept=kept,
     )

@@ -122,6 +122,24 @@ def keyed(column: Column, serde: Serde[Any]) -> Keyed | None:
     return Keyed(one, [store_keys[i] for i in kept], distinct)  # type: ignore[misc]  # no nulls here
 
 
+def keyed_lists(keys: list[Any], serde: Serde[Any]) -> Keyed | None:
+    """``keyed`` of keys in a list, none of which is null."""
+    store_keys = written(keys, serde)
+    if store_keys is None:
+        return None
+    numbers: dict[bytes | None, int] = {}
+    of_rows = [numbers.setdefault(k, len(numbers)) for k in store_keys]
+    firsts = _new(of_rows)
+    if len(firsts) < len(keys):
+        for key, number in zip(keys, of_rows, strict=True):
+            first = keys[firsts[number]]
+            if first is not key and (type(first) is not type(key) or first != key):
+                return None
+    places = np.array(firsts, np.intp)
+    groups = Groups(np.array(of_rows, np.intp), np.arange(len(firsts)), places)
+    return Keyed(groups, list(numbers), CodedColumn(np.array([], np.int32), [keys[i] for i in firsts]))  # type: ignore[arg-type]  # no nulls here
+
+
 def key_bytes(column: Column | None, serde: Serde[Any]) -> BytesColumn | None:
     """A key column as the bytes of the store, if the column already has them."""
     if isinstance(column, EncodedColumn) and column.serde == serde and serde in SAME_BYTES:

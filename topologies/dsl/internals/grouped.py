@@ -138,6 +138,7 @@ def _fold_of(of: Aggregator) -> Fold:
         result=of.result,
         parts=of.parts,
         result_of_parts=of.result_of_parts,
+        kept=of.kept,
     )
 
 

@@ -139,6 +139,6 @@ def q19(ranks: int = 10, emission: Emission = "every_update") -> Topology:
     """The highest bids for each auction, under ``<auction>/<rank>``; of equal bids the earlier one is first. Ranks whose
     bid has not changed are not written again."""
     nexmark = Nexmark("q19", emission)
-    highest = top_k(ranks, by=lambda bid: (bid.price, -bid.dateTime), value=Bid)
+    highest = top_k(ranks, by=(col("price"), -col("dateTime")), value=Bid)
     best = nexmark.bids.group_by(col("auction")).aggregate(highest).to_changes()
     return nexmark.topology(best.flat_map(_ranked, key=str, value=Bid))

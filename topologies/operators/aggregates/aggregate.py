@@ -17,12 +17,14 @@ from penstock.state.serdes.serde import Serde
 from penstock.state.stores.count_store import tallies
 from penstock.state.stores.store import StoreSpec
 from penstock.state.stores.store_view import KeyValueStoreView
+from penstock.topologies.aggregators.kept_records import KeptByTime
 from penstock.topologies.operator_api.batch import Batch, ColumnBatch
 from penstock.topologies.operator_api.edge_kinds import Emits
 from penstock.topologies.operator_api.operator import Emission, Operator, OperatorContext, OperatorSpec
 from penstock.topologies.operator_api.required_columns import ROW_LAYOUT, EdgeLayout, InputMode, RequiredColumns
 from penstock.topologies.operators.aggregates.fold import Aggregation, BuiltOperator, Fold, with_members
 from penstock.topologies.operators.aggregates.folds.choice import column_fold, row_fold, tally_fold
+from penstock.topologies.operators.aggregates.folds.kept import keeping_mode
 from penstock.topologies.operators.aggregates.folds.strategy import Changes, OutKeys, Touched
 from penstock.topologies.operators.aggregates.folds.updates import why_no_updates
 from penstock.topologies.operators.base.member_store import MemberStore
@@ -40,7 +42,9 @@ class AggregateSpec(OperatorSpec):
     emits: Emits = "upsert"
 
     olds_in_columns: ClassVar[bool] = True
-    """Whether aggregate expressions are folded by columns where old values are sent, too."""
+    """Whether aggregates are folded by columns where old values are sent, too."""
+    lists_of_keys: ClassVar[bool] = True
+    """Whether whole values are kept by columns where keys are lists."""
 
     @property
     def store(self) -> StoreSpec:
@@ -52,24 +56,49 @@ class AggregateSpec(OperatorSpec):
 
     def columns_mode(self, reason: str | None, late: RequiredColumns | None) -> InputMode:
         """How it takes records. ``reason``: why one by one, whatever it folds; ``late``: what is needed of late ones."""
+        in_columns = self.olds_in_columns or not self.sends_olds
+        if reason is None and in_columns and self.fold.kept is not None and self.keeps_records:
+            updates = self.emission == "every_update"
+            return keeping_mode(self.fold.kept, late, updates=updates, olds=self.sends_olds)
         folds = bool(self.fold.parts) and not self.fold.partials
         if reason is None and folds and self.emission == "every_update":
             reason = why_no_updates(self.fold)
-        if reason is None and folds and (self.olds_in_columns or not self.sends_olds):
+        if reason is None and folds and in_columns:
             return folding_mode(self.fold.parts, late)
         counts = self.fold.counts or self.fold.sums
         reason = reason or why_rows(counts=counts, sends_olds=self.sends_olds, ready=self.fold.timed)
         return counting_mode(late, why_rows=reason, sums=self.fold.sums)
 
+    @property
+    def keeps_records(self) -> bool:
+        """Whether it keeps whole values of the records that it gets."""
+        return self.fold.kept is not None and not self.fold.partials
+
+    def row_reason(self, port: int, given: EdgeLayout) -> str | None:
+        if self.keeps_records and self.lists_of_keys:  # next to columns of values, lists of keys are as good
+            given = dataclasses.replace(given, keys=given.keys or given.values)
+        return super().row_reason(port, given)
+
     def output_layout(self, port: int, given: EdgeLayout, input_mode: InputMode) -> EdgeLayout:
         if port > 0:  # late records, as they came
             return given
+        if input_mode.rows is None and self.keeps_records:
+            return self._layout_of_kept(given)
         if input_mode.rows is None and self.fold.parts:
             return EdgeLayout(keys=True, values=True) if self.emission == "every_update" else ROW_LAYOUT
         counts = input_mode.rows is None
         # results held until a commit are kept in columns if the store can tally, which window stores cannot
         shown = self.emission == "every_update" or (self.emission == "per_commit" and tallies(self.store))
         return EdgeLayout(keys=True, values=True) if counts and shown else ROW_LAYOUT
+
+    def _layout_of_kept(self, given: EdgeLayout) -> EdgeLayout:
+        if self.emission != "every_update":
+            return ROW_LAYOUT
+        keys = given.keys or not self.lists_of_keys
+        # what is kept by time is passed on as bytes, of which no field has been read
+        return (
+            EdgeLayout(keys, True, fields=frozenset()) if isinstance(self.fold.kept, KeptByTime) else EdgeLayout(keys)
+        )
 
     def open(self, ctx: OperatorContext) -> Operator:
         """The running form."""
@@ -106,6 +135,7 @@ class AggregateOperator(Operator):
         self._result = spec.fold.result
         self._sends_olds = spec.sends_olds
         self._may_skip = not spec.fold.partials
+        self._lists_of_keys = spec.keeps_records and spec.lists_of_keys
         self._emits: Emission | None = spec.emission if ctx.has_consumers else None
         """When changes are emitted; ``None``: never, because there are no consumers."""
         self._changed: dict[bytes, Any] = {}
@@ -152,7 +182,7 @@ class AggregateOperator(Operator):
     # -- records -------------------------------------------------------------------------------------------------
 
     def process_columns(self, port: int, batch: ColumnBatch) -> Batch | None:
-        if self._columns is None or batch.key_column is None:
+        if self._columns is None or (batch.key_column is None and not self._lists_of_keys):
             return batch
         usable = self.usable(batch)
         assert isinstance(usable, ColumnBatch)

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from penstock.state.serdes.serde import Serde
 from penstock.state.stores.store import StoreSpec
 from penstock.topologies.aggregators.base import Part
+from penstock.topologies.aggregators.kept_records import KeptRecords
 from penstock.topologies.aggregators.members_apart import CountPath, MembersApart
 from penstock.topologies.expressions.row_function import ExpressionFunction
 from penstock.topologies.operator_api.operator import Emission, OperatorSpec
@@ -50,7 +51,7 @@ class Fold:
     aggregate itself. ``parts``: the aggregate expressions that the adder folds, if the aggregate is the tuple of
     their accumulators; ``result_of_parts`` is then the result as an expression over theirs, the fields ``part1`` and so on.
     ``apart``: the fold with distinct members in a store of their own, if there are any. In that one ``distinct`` has their
-    counts, which adders leave alone.
+    counts, which adders leave alone. ``kept``: what the aggregate keeps, if that is whole values of the records.
     """
 
     adders: tuple[Adder, ...]
@@ -67,6 +68,7 @@ class Fold:
     result_of_parts: ExpressionFunction | None = None
     distinct: DistinctCounts | None = None
     apart: FoldApart | None = None
+    kept: KeptRecords | None = None
 
     def add(self, port: int, key: Any, value: Any, ts: int, aggregate: Any) -> Any:
         """The aggregate with one record more; ``None`` for the aggregate: it is the first."""

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from penstock.state.serdes.serde import Serde
-from penstock.topologies.columnar.column_parts import Keyed, keyed, nulls_of
+from penstock.topologies.columnar.column_parts import Keyed, keyed, keyed_lists, nulls_of
 from penstock.topologies.columnar.kernels import Groups, grouped, highest, summed
 from penstock.topologies.operator_api.batch import ColumnBatch
 from penstock.topologies.operator_api.columns import Ints, NumberColumn
@@ -75,9 +75,10 @@ def sums_of(batch: ColumnBatch, groups: Groups) -> list[int] | None:
 def entries_of(batch: ColumnBatch, serde: Serde[Any]) -> Entries | None:
     """Records by key. ``None``: row by row."""
     column = batch.key_column
-    if column is None or nulls_of(column) is not None:
-        return None
-    found = keyed(column, serde)
+    if column is None:
+        found = keyed_lists(batch.keys, serde)
+    else:
+        found = None if nulls_of(column) is not None else keyed(column, serde)
     return None if found is None else Entries(found.groups, found.store_keys, found, None)
 
 

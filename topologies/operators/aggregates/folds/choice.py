@@ -12,6 +12,7 @@ from penstock.state.stores.store_view import KeyValueStoreView
 from penstock.topologies.operator_api.batch import Batch
 from penstock.topologies.operators.aggregates.fold import Fold
 from penstock.topologies.operators.aggregates.folds.counts import CountColumns, CountRows, TallyColumns
+from penstock.topologies.operators.aggregates.folds.kept import keeping_fold
 from penstock.topologies.operators.aggregates.folds.members import MemberRows
 from penstock.topologies.operators.aggregates.folds.parts import PartColumns
 from penstock.topologies.operators.aggregates.folds.rows import DecodingRows, ImmutableRows
@@ -50,6 +51,8 @@ def column_fold(
     """How whole columns are folded; ``None``: not at all. ``show``: takes updates, if anyone does."""
     if not state.immutable:
         return None
+    if fold.kept is not None and not fold.partials:
+        return keeping_fold(state, fold.kept, show=show if updates else None, out_keys=out_keys, olds=olds)
     if fold.init is not None and fold.parts and not fold.partials:
         distinct = None
         if members is not None and fold.distinct is not None:

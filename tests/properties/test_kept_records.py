@@ -1,0 +1,206 @@
+"""Aggregates that keep whole values, on columns: the same outputs, changelogs, stores and counters as on rows, however
+batches are cut, with texts that are not as they are written, equal times and ranks, nulls, failing ranks, late records, and
+restarts anywhere."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import pytest
+
+import penstock as ps
+from penstock import aggregators as agg
+from penstock.state.log import Record
+from penstock.state.native import compiled
+from penstock.streams.task.error_policies import Policies
+from penstock.streams.task.task_options import TaskOptions
+from penstock.topologies.aggregators import Aggregator
+from penstock.topologies.columnar import column_parts
+from penstock.topologies.expressions.functions import col, lit, struct
+from penstock.topologies.operator_api.operator import Emission
+from penstock.topologies.operators.aggregates.folds import kept as folds
+from penstock.topologies.windows import Windows, hopping, tumbling
+
+pytestmark = pytest.mark.skipif(not hasattr(compiled(), "JsonForm"), reason="columns of values need the compiled part")
+BATCHES = (1, 3, 25, 10_000)
+SEEDS = range(8)
+"""One for each of ``SHOWN`` with each of ``KEYS``."""
+KEYS = ("texts", "structs")
+
+
+class Bid(msgspec.Struct, frozen=True):
+    """The value of every record."""
+
+    n: int
+    m: int
+    text: str = ""
+    x: int | None = None
+
+
+MADE: dict[str, Callable[[], Aggregator]] = {
+    "last": lambda: agg.last(value=Bid),
+    "first": lambda: agg.first(value=Bid),
+    "best of one": lambda: agg.top_k(1, by=col("n"), value=Bid),
+    "best by two": lambda: agg.top_k(3, by=(col("n"), -col("m")), value=Bid),
+    "lowest by text": lambda: agg.top_k(2, by=(col("text"), col("n")), largest=False, value=Bid),
+    "by nullable": lambda: agg.top_k(3, by=(col("x"), col("n")), value=Bid),
+    "by what fails": lambda: agg.top_k(2, by=lit(12) // col("n"), value=Bid),
+}
+HOW: dict[str, tuple[Windows | None, Emission]] = {
+    "every update": (None, "every_update"),
+    "per commit": (None, "per_commit"),
+    "windows": (tumbling(40, grace=10), "every_update"),
+    "windows per commit": (tumbling(40, grace=10), "per_commit"),
+    "windows on close": (tumbling(40, grace=10), "on_close"),
+    "hopping": (hopping(40, 15, grace=0), "every_update"),
+}
+SHOWN = ("table", "changes", "stream", "unheard")
+
+
+def program(made: str, how: str, shown: str, *, keys: str) -> ps.Topology:
+    """``keys``: as they came, or structs, which are read as lists behind a repartition topic."""
+    builder = ps.StreamsBuilder("kept", key=str, value=Bid)
+    bids = builder.stream("in")
+    groups = bids.group_by_key() if keys == "texts" else bids.group_by(struct(m=col("m") % 3))
+    windows, emission = HOW[how]
+    of = MADE[made]()
+    whole = groups if windows is None else groups.windowed_by(windows)
+    table = whole.aggregate(of, emission=emission, combine=False, name="kept")
+    if shown == "table":
+        table.to("out")
+    elif shown == "changes":
+        table.to_changes().map_values(lambda c: [c.new, c.old], value=list).to("out")
+    elif shown == "stream" and made in ("last", "first"):
+        table.to_stream().filter(col("n") > 2).map_values(col("text"), value=str).to("out")
+    elif shown == "stream":
+        table.to_stream().map_values(lambda best: [b.n for b in best] + [best.pop().m], value=list).to("out")
+    return builder.build()
+
+
+def text_of(rng: random.Random) -> bytes | None:
+    """A value, mostly as it is written."""
+    if rng.random() < 0.05:
+        return None
+    x = rng.choice((None, 1, 2))
+    bid = Bid(rng.choice((0, 1, 2, 3, 3, 1 << 40)), rng.randint(0, 3), rng.choice(("", "a", "é", 'q"')), x)
+    text = msgspec.json.encode(bid)
+    style = rng.random()
+    if style < 0.1:
+        return b'{"m": %d, "n": %d}' % (bid.m, bid.n)
+    if style < 0.15:
+        return text[:-1] + b',"more":[1]}'
+    if style < 0.2:
+        return text.replace(b'"text":"', b'"text":"\\u0041')
+    return b'{"n":true}' if style < 0.23 else text
+
+
+def outcome(topology: ps.Topology, seed: int, batch: int, *, columns: bool) -> dict[str, Any]:
+    """Everything that the program did with the seed's input."""
+    rng = random.Random(seed)
+    options = TaskOptions(batch_max_records=batch, policies=Policies(processing="skip", deserialization="skip"))
+    now = 0
+    with ps.TopologyTestDriver(topology, options=options, auto_commit=False, columns=columns) as driver:
+        for _ in range(rng.randint(2, 5)):
+            rows = []
+            for _ in range(rng.choice((3, 20, 60))):
+                now += rng.choice((0, 0, 0, 1, 4))
+                key = None if rng.random() < 0.05 else rng.choice((b"a", b"b", "é".encode()))
+                rows.append(Record(key, text_of(rng), max(now - rng.choice((0, 0, 0, 2, 25)), 0)))
+            driver.pipe_raw({"in": rows})
+            if rng.random() < 0.6:
+                driver.commit()
+            if rng.random() < 0.4:
+                driver.restart(restore=rng.random() < 0.5)
+        driver.commit()
+        stores = {name: list(s.range()) for task in driver.tasks.values() for name, s in task.stores.items()}
+        return {
+            "written": driver.read_raw("out"),
+            "changelogs": driver.changelogs,
+            "stores": stores,
+            "dropped": +driver.dropped_records,
+        }
+
+
+@pytest.fixture
+def folded(monkeypatch: pytest.MonkeyPatch) -> Counter[bool]:
+    """How often batches of any length were folded by columns, and how often they were left to the rows."""
+    seen: Counter[bool] = Counter()
+    monkeypatch.setattr(column_parts, "FEWEST", 1)
+    for kind in (folds.LatestColumns, folds.BestColumns):
+        fold = kind.fold
+
+        def counted(self: Any, *args: Any, fold: Any = fold) -> bool:
+            found: bool = fold(self, *args)
+            seen[found] += 1
+            return found
+
+        monkeypatch.setattr(kind, "fold", counted)
+    return seen
+
+
+@pytest.mark.parametrize("how", HOW)
+@pytest.mark.parametrize("made", MADE)
+def test_columns_change_nothing(made: str, how: str, folded: Counter[bool]) -> None:
+    for seed in SEEDS:
+        shown, keys = SHOWN[seed % len(SHOWN)], KEYS[seed // len(SHOWN)]
+        topology, batch = program(made, how, shown, keys=keys), BATCHES[(seed + seed // 4) % len(BATCHES)]
+        rows = outcome(topology, seed, batch, columns=False)
+        for size in {batch, 10_000}:
+            assert outcome(topology, seed, size, columns=True) == rows, (shown, keys, seed, size)
+    assert folded[True]
+    if made == "by what fails":
+        assert folded[False]
+
+
+@pytest.mark.parametrize("made", ["best by two", "lowest by text"])
+def test_an_expression_ranks_as_a_function_does(made: str) -> None:
+    """Their stores are the same, too: one may take the other's place."""
+    functions = {
+        "best by two": lambda: agg.top_k(3, by=lambda b: (b.n, -b.m), value=Bid),
+        "lowest by text": lambda: agg.top_k(2, by=lambda b: (b.text, b.n), largest=False, value=Bid),
+    }
+    topology = program(made, "every update", "changes", keys="texts")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(MADE, made, functions[made])
+        other = program(made, "every update", "changes", keys="texts")
+    for seed in SEEDS:
+        assert outcome(topology, seed, 10_000, columns=True) == outcome(other, seed, 10_000, columns=False)
+
+
+def test_a_part_that_is_null_is_no_rank() -> None:
+    best = agg.top_k(3, by=("x", col("n")), value=Bid)
+    bids = [Bid(1, 0, x=5), Bid(2, 0), Bid(3, 0, x=5)]
+    assert best.result(best.fold([(b, 0) for b in bids])) == [bids[2], bids[0]]
+
+
+def test_nan_is_above_all_numbers_in_a_part() -> None:
+    best = agg.top_k(3, by=(lambda x: x[0], lambda x: x[1]))
+    values = [(1.0, 2), (float("nan"), 1), (float("inf"), 9), (float("nan"), 3)]
+    found = best.result(best.fold([(v, 0) for v in values]))
+    assert [v[1] for v in found] == [3, 1, 9]
+
+
+def test_no_parts_are_refused() -> None:
+    with pytest.raises(ps.TopologyError, match="by=\\(\\) ranks nothing"):
+        agg.top_k(3, by=())
+
+
+def test_the_plan_says_what_is_read() -> None:
+    """The fields of the rank, and values of the records that enter; for latest values, no field."""
+    plans = {made: plan_text(program(made, "every update", "table", keys="texts")) for made in ("last", "best by two")}
+    assert "kept (Aggregate): columns" in plans["last"]
+    assert "decodes the key, the value" in plans["last"]
+    assert "decodes the key, the field m, the field n, the value of the records that are left" in plans["best by two"]
+
+
+def plan_text(topology: ps.Topology) -> str:
+    """The plan as ``penstock describe --plan`` prints it."""
+    from penstock.topologies.graph.column_plan import as_lines
+    from penstock.topologies.graph.lockstep_plan import plan_of
+
+    plans = [plan_of(topology, sub) for sub in topology.subtopologies]
+    return "\n".join(line for p in plans for line in as_lines(p.names, p.specs, p.input_modes))

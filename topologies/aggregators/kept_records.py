@@ -1,4 +1,4 @@
-"""What a ready aggregate keeps of whole values: the latest or earliest of them, or the best.
+"""Whole values that a ready aggregate keeps: the latest or earliest of them, or the best.
 
 An operator that has values as columns uses it to fold them by their times or ranks, and their bytes.
 """

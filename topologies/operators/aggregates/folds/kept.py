@@ -79,7 +79,7 @@ def keeping_fold(
 
 
 def texts_of(batch: ColumnBatch, serde: Serde[Any], written: WrittenTexts) -> BytesColumn | None:
-    """The values of a batch as their serde writes them; ``None``: they are no such values."""
+    """The values of a batch as their serde writes them; ``None``: the serde would write others."""
     column = batch.value_column
     if not isinstance(column, (ParsedColumn, EncodedColumn)) or column.serde != serde or nulls_of(column) is not None:
         return None

@@ -84,10 +84,18 @@ def _plain(value: Any, is_time: bool, sql_type: str) -> Any:
     return Decimal(str(value)).normalize() if sql_type.startswith("DECIMAL") else value
 
 
-def verdict(query: FlinkQuery, right: Iterable[Pair], found: Iterable[Pair]) -> str:
+def of_ours(query: FlinkQuery, pairs: Iterable[Pair]) -> Any:
+    """The answer in records of ours."""
+    return query.answer(query.row(query.ours(key or b"", value)) for key, value in pairs if value is not None)
+
+
+def of_flinks(query: FlinkQuery, pairs: Iterable[Pair]) -> Any:
+    """The answer in records of Flink's."""
+    return query.answer(query.row(json.loads(value, parse_float=Decimal)) for _, value in pairs if value is not None)
+
+
+def verdict(query: FlinkQuery, ours: Any, theirs: Any) -> str:
     """How Flink's answer compares with ours."""
-    ours = query.answer(query.row(query.ours(key or b"", value)) for key, value in right if value is not None)
-    theirs = query.answer(query.row(json.loads(value, parse_float=Decimal)) for _, value in found if value is not None)
     if ours == theirs:
         return "equal tables" if query.key else "equal"
     if query.key:

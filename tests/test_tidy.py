@@ -13,6 +13,7 @@ import tokenize
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -39,58 +40,65 @@ def sources() -> list[Path]:
     return sorted(path for path in [*found, ROOT / ".package/penstock/__init__.py"] if "__pycache__" not in path.parts)
 
 
+class Facts(NamedTuple):
+    """What the rules look at in one file, without its tree, which is large. ``prose``: comments and docstrings with their
+    first lines' numbers."""
+
+    functions: list[tuple[str, int]]
+    relative_imports: list[int]
+    docstring: bool
+    prose: list[tuple[int, str]]
+
+
+@cache
+def facts(text: str) -> Facts:
+    """Read a file once for all rules."""
+    tokens = tokenize.generate_tokens(io.StringIO(text).readline)
+    found = Facts([], [], True, [(t.start[0], t.string) for t in tokens if t.type == tokenize.COMMENT])
+    tree = ast.parse(text)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            found.functions.append((node.name, (node.end_lineno or node.lineno) - node.lineno + 1))
+        elif isinstance(node, ast.ImportFrom) and node.level:
+            found.relative_imports.append(node.lineno)
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and (
+            docstring := ast.get_docstring(node)
+        ):
+            found.prose.append((getattr(node, "lineno", 1), docstring))
+    return found._replace(docstring=ast.get_docstring(tree) is not None)
+
+
 def too_long(text: str) -> Iterator[str]:
     """The file's and its functions' lengths in lines, where above the limit."""
     if (lines := text.count("\n")) > FILE_LINES_MAX:
         yield f"{lines} lines, at most {FILE_LINES_MAX}: split it by subject"
-    for node in ast.walk(ast.parse(text)):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            lines = (node.end_lineno or node.lineno) - node.lineno + 1
-            if lines > FUNCTION_LINES_MAX:
-                yield f"{node.name} has {lines} lines, at most {FUNCTION_LINES_MAX}"
+    for name, lines in facts(text).functions:
+        if lines > FUNCTION_LINES_MAX:
+            yield f"{name} has {lines} lines, at most {FUNCTION_LINES_MAX}"
 
 
 def missing_docstring(text: str) -> Iterator[str]:
     """A module without a docstring."""
-    if ast.get_docstring(ast.parse(text)) is None:
+    if not facts(text).docstring:
         yield "the module has no docstring: say what it holds and promises"
 
 
 def relative_imports(text: str) -> Iterator[str]:
     """Imports that begin with a dot."""
-    for node in ast.walk(ast.parse(text)):
-        if isinstance(node, ast.ImportFrom) and node.level:
-            yield f"line {node.lineno}: import by the full name, penstock.…"
-
-
-@cache
-def prose(text: str) -> list[tuple[int, str]]:
-    """Comments and docstrings with their first lines' numbers."""
-    return list(found_prose(text))
-
-
-def found_prose(text: str) -> Iterator[tuple[int, str]]:
-    """The same, as they are found."""
-    for token in tokenize.generate_tokens(io.StringIO(text).readline):
-        if token.type == tokenize.COMMENT:
-            yield token.start[0], token.string
-    for node in ast.walk(ast.parse(text)):
-        if not isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-            continue
-        if docstring := ast.get_docstring(node):
-            yield getattr(node, "lineno", 1), docstring
+    for line in facts(text).relative_imports:
+        yield f"line {line}: import by the full name, penstock.…"
 
 
 def history(text: str) -> Iterator[str]:
     """Comments that tell how the code came to be instead of why it is so."""
-    for line, words in prose(text):
+    for line, words in facts(text).prose:
         if found := HISTORY.search(words):
             yield f"line {line}: {found[0]!r} is history or a postponement; say why, or do it"
 
 
 def bare_exemptions(text: str) -> Iterator[str]:
     """Linter exemptions with no reason beside them."""
-    for line, words in prose(text):
+    for line, words in facts(text).prose:
         if found := EXEMPTION_WITHOUT_REASON.search(words):
             yield f"line {line}: {found[0]!r} needs its reason after it, as '…  # why'"
 

@@ -13,7 +13,7 @@ from penstock.state.rocksdb.tuning import RocksDBOptions
 from penstock.state.stores.store import StoreSpec
 
 OPTIONS = RocksDBOptions(
-    entries_bytes=64 << 20,
+    entries_bytes=32 << 20,
     block_cache_bytes=16 << 20,
     write_buffer_bytes=8 << 20,
     memtable_bytes=4 << 20,

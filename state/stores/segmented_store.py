@@ -176,6 +176,10 @@ class SegmentedState:
         """Value and timestamp of one entry, or ``None``."""
         return None if time_ms < self._floor_ms else self._state.get(self._store_key(key, time_ms, suffix))
 
+    def load(self, entries: Iterable[tuple[bytes, int, bytes]]) -> None:
+        """Read entries, given by key, time and suffix, at once, so that ``get`` finds them in memory."""
+        self._state.load([self._store_key(*entry) for entry in entries])
+
     def put(self, key: bytes, time_ms: int, suffix: bytes, value: Any, timestamp_ms: int) -> None:
         """Set an entry; ``None`` deletes."""
         self._appended.clear()

@@ -52,6 +52,8 @@ _ARROW_BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
 _ARROW_BYTES_MAX = 16 << 20
 """By default Spark bounds batches for Python only by rows, ten thousand of any size. A single larger row still
 passes."""
+_ARROW_POOL = "spark.executorEnv.ARROW_DEFAULT_MEMORY_POOL"
+"""Arrow's own allocator keeps several times the most that was ever used; the system's gives it back (``executor``)."""
 _ERRORS_ONLY = b"""rootLogger.level = error
 rootLogger.appenderRef.stderr.ref = stderr
 appender.stderr.type = Console
@@ -133,6 +135,7 @@ def open_session(settings: SparkSettings) -> SparkSession:
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.session.timeZone": "UTC",
         "spark.redaction.regex": _REDACTED,
+        _ARROW_POOL: "system",
         **({**_LOOPBACK, _SHUFFLED: str(_shuffle_partitions(settings.master))} if local else {}),
         **(
             {"spark.jars.packages": ",".join(packages), "spark.jars.ivy": str(cache)}

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks.nexmark import SYSTEMS, topology
-from benchmarks.nexmark_flink import FLINK_QUERIES, SEPARATOR, Pair, script, settings, verdict
+from benchmarks import nexmark_flink
+from benchmarks.nexmark import SYSTEMS, TAKEN, Standard, answers, topology
+from benchmarks.nexmark_flink import FLINK_QUERIES, SEPARATOR, Pair, of_flinks, of_ours, script, settings
 from penstock.state.serdes.serde import INT
 from penstock.topologies.examples.nexmark.suite import QUERIES, UPDATED
 
@@ -26,20 +27,34 @@ THEIRS: dict[str, list[Pair]] = {
 }
 
 
+def verdict(query: str, our: list[Pair], their: list[Pair]) -> str:
+    of = FLINK_QUERIES[query]
+    return nexmark_flink.verdict(of, of_ours(of, our), of_flinks(of, their))
+
+
 @pytest.mark.parametrize("query", THEIRS)
 def test_equal_answers_are_equal(query: str) -> None:
-    assert verdict(FLINK_QUERIES[query], ours(query), THEIRS[query]).startswith("equal")
+    assert verdict(query, ours(query), THEIRS[query]).startswith("equal")
 
 
 @pytest.mark.parametrize("query", THEIRS)
 def test_an_answer_without_its_last_row_differs(query: str) -> None:
-    assert verdict(FLINK_QUERIES[query], ours(query), THEIRS[query][:-1]).startswith("differs: 1 ")
+    assert verdict(query, ours(query), THEIRS[query][:-1]).startswith("differs: 1 ")
 
 
 def test_a_row_too_many_differs() -> None:
-    assert (
-        verdict(FLINK_QUERIES["q1"], ours("q1"), THEIRS["q1"] * 2) == "differs: 0 of 1 rows are missing, 1 are not ours"
-    )
+    assert verdict("q1", ours("q1"), THEIRS["q1"] * 2) == "differs: 0 of 1 rows are missing, 1 are not ours"
+
+
+@pytest.mark.parametrize("query", THEIRS)
+def test_the_first_answer_of_flinks_is_what_the_others_are_held_against(query: str) -> None:
+    flink, penstock = SYSTEMS["flink"], SYSTEMS["penstock"]
+    standard = Standard(query, [], 0, by_flink=True)
+    assert not answers(standard.verdict(penstock, ours(query)))
+    assert standard.verdict(flink, THEIRS[query]) == TAKEN
+    assert standard.verdict(penstock, ours(query)).startswith("equal")
+    assert standard.verdict(SYSTEMS["flink-rocksdb"], THEIRS[query][:-1]).startswith("differs: 1 ")
+    assert not answers(standard.verdict(penstock, []))
 
 
 def test_updated_results_have_a_key_and_no_others() -> None:

@@ -8,6 +8,7 @@ would, and may be emptied at any time.
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Iterable
 from typing import Any
 
 from penstock.state.stores.segmented_store import SegmentedState
@@ -25,22 +26,33 @@ class EntryIndex:
         self._keys_max = keys_max
         self._places: dict[bytes, list[EntryPlace]] = {}
         self._floor_ms = 0
-        self._latest_ms: int | None = None
-        """No entry has a later time; ``None``: the store is asked."""
+        self._unseen_ms: int | None = None
+        """No entry of a key that is not held has a later time; ``None``: the store is asked."""
+        self._latest_ms = -1
+        """No entry that was put has a later time."""
 
     def places(self, key: bytes) -> list[EntryPlace]:
         """The places of a key's entries, ascending; not to be changed."""
         places = self._places.get(key)
         if places is None:
             if len(self._places) >= self._keys_max:
-                self._places.clear()
-            if self._latest_ms is None:
-                self._latest_ms = self.store.latest_ms()
-            found = self.store.fetch(key, 0, self._latest_ms)
+                self._shrink()
+            if self._unseen_ms is None:
+                self._unseen_ms = self._latest_ms = self.store.latest_ms()
+            found = self.store.fetch(key, 0, self._unseen_ms) if self._unseen_ms >= self._floor_ms else ()
             places = self._places[key] = [(e.time_ms, e.suffix) for e in found]
         elif places and places[0][0] < self._floor_ms:
             del places[: bisect_left(places, (self._floor_ms, b""))]
         return places
+
+    def _shrink(self) -> None:
+        """Make room: drop the keys that have no entries any more, or all of them."""
+        floor_ms = self._floor_ms
+        held = {key: places for key, places in self._places.items() if places and places[-1][0] >= floor_ms}
+        if 2 * len(held) > self._keys_max:
+            held.clear()
+            self._unseen_ms = self._latest_ms
+        self._places = held
 
     def put(self, key: bytes, place: EntryPlace, entry: Any, timestamp_ms: int) -> None:
         """Set the result of ``store.entry_of``; ``None`` deletes. ``places(key)`` must have been called for this
@@ -52,9 +64,12 @@ class EntryIndex:
             del places[at]
         elif entry is not None and not known:
             places.insert(at, place)
-            if self._latest_ms is not None and place[0] > self._latest_ms:
-                self._latest_ms = place[0]
+            self._latest_ms = max(self._latest_ms, place[0])
         self.store.put_entry(key, place[0], place[1], entry, timestamp_ms, new=not known)
+
+    def load(self, places: Iterable[tuple[bytes, EntryPlace]]) -> None:
+        """Read existing entries, given by key and place, at once, so that ``get`` finds them in memory."""
+        self.store.load((key, *place) for key, place in places)
 
     def get(self, key: bytes, place: EntryPlace) -> tuple[Any, int]:
         """Value and timestamp of an existing entry."""

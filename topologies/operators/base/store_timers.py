@@ -67,16 +67,32 @@ class TimerQueue:
     def due(self, until_ms: int) -> list[tuple[int, bytes]]:
         """Take the timers up to and including ``until_ms``, by time, then payload. A timer that is set while these are
         handled is found by the next call."""
+        timers = self.upcoming(until_ms)
+        self.take(timers, until_ms)
+        return timers
+
+    def upcoming(self, until_ms: int) -> list[tuple[int, bytes]]:
+        """The timers that ``due`` would take."""
         next_ms = self.next_ms
         if next_ms is None or until_ms < next_ms:
             return []
         high = None if until_ms >= LAST_MS else _TIME.pack(until_ms + 1)
-        keys = [key for key, _, _ in self._state.range(_TIME.pack(next_ms), high)]
-        for key in keys:
-            self._state.put(key, None, _STAMP_MS)
+        return [(_TIME.unpack_from(key)[0], key[8:]) for key, _, _ in self._state.range(_TIME.pack(next_ms), high)]
+
+    def take(self, timers: list[tuple[int, bytes]], until_ms: int) -> None:
+        """Delete the timers that ``upcoming(until_ms)`` has given, if they are still all of them."""
+        if not timers:
+            return
+        for time_ms, payload in timers:
+            self._state.put(_TIME.pack(time_ms) + payload, None, _STAMP_MS)
         self._next_ms = None
         self._low_ms = min(until_ms + 1, LAST_MS)
-        return [(_TIME.unpack_from(k)[0], k[8:]) for k in keys]
+
+    def delete_all(self, timers: list[tuple[int, bytes]]) -> None:
+        """``delete`` for each, with one read."""
+        self._state.load([_TIME.pack(min(max(time_ms, 0), LAST_MS)) + payload for time_ms, payload in timers])
+        for time_ms, payload in timers:
+            self.delete(time_ms, payload)
 
     def in_turn(self, until_ms: int) -> Iterator[tuple[int, bytes]]:
         """As ``take``, one instant at a time, so that timers set meanwhile for a later instant are included."""

@@ -22,7 +22,7 @@ from penstock.topologies.graph.topology import Topology
 from penstock.topologies.operator_api.batch import Batch
 from penstock.topologies.operator_api.operator import Emission, Operator, OperatorContext, OperatorSpec
 from penstock.topologies.operator_api.required_columns import RequiredColumns
-from penstock.topologies.windows import Windows, hopping, session, tumbling
+from penstock.topologies.windows import Windows, hopping, session, sliding, tumbling
 
 
 class Order(msgspec.Struct, frozen=True):
@@ -113,8 +113,26 @@ def test_windows_that_are_counted_in_columns(emission: Emission) -> None:
 
     assert reason(tumbling(10, grace=0, offset=3)) is None
     assert reason(hopping(10, 5, grace=0)) is None
-    for others in (hopping(10, 5, grace=0, before_epoch=True), session(10, grace=0)):
+    for others in (hopping(10, 5, grace=0, before_epoch=True), sliding(10, grace=0)):
         assert reason(others) == "its windows are neither tumbling nor hopping ones"
+    every_update = "it emits every update of sessions, which its records merge"
+    assert reason(session(10, grace=0)) == (every_update if emission == "every_update" else None)
+
+
+@pytest.mark.parametrize("emission", ["per_commit", "on_close"])
+def test_sessions_in_columns(emission: Emission) -> None:
+    def reason(windows: Windows, aggregate: Callable[[Any], Any], **options: Any) -> str | None:
+        return reasons(built(lambda s: aggregate(s.group_by_key().windowed_by(windows, **options))))["x"]
+
+    def summed(windowed: Any) -> Any:
+        return windowed.agg(total=f.col("n").sum(), emission=emission, name="x")
+
+    assert reason(session(10, grace=0), summed) is None
+    assert reason(session(lambda k, v: 5, grace=0), summed, retention=10) == "a function gives its sessions' gap"
+    assert (
+        reason(session(10, grace=0), lambda s: s.reduce(lambda a, b: a, emission=emission, name="x"))
+        == "it is given a Python function"
+    )
 
 
 def test_reasons_that_lie_in_the_serde() -> None:

@@ -25,10 +25,18 @@ def test_timers_fall_due_in_order_whatever_comes_between() -> None:
             elif action < 0.6:
                 timers.delete(*timer)
                 model.discard(timer)
+                if rng.random() < 0.3:
+                    some = rng.sample(sorted(model), min(len(model), 3))
+                    timers.delete_all(some)
+                    model.difference_update(some)
             elif action < 0.75:
                 until = rng.choice((rng.randrange(35), rng.randrange(35), LAST_MS))
                 due = sorted(t for t in model if t[0] <= until)
-                assert timers.due(until) == due
+                if rng.random() < 0.5:
+                    assert timers.due(until) == due
+                else:
+                    assert timers.upcoming(until) == timers.upcoming(until) == due
+                    timers.take(due, until)
                 model -= set(due)
             elif action < 0.9:
                 assert timers.next_ms == min((t for t, _ in model), default=None)

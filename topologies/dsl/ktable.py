@@ -218,7 +218,7 @@ class KTable(Handle[K, V]):
 
     def group_by(
         self,
-        fn: Callable[[K, V], tuple[KR | None, VR | None] | None],
+        fn: Callable[[K, V], tuple[KR | None, VR | None] | None] | Expression,
         *,
         key: SerdeLike[KR] | None = None,
         value: SerdeLike[VR] | None = None,
@@ -226,8 +226,9 @@ class KTable(Handle[K, V]):
         name: str | None = None,
     ) -> KGroupedTable[KR, VR]:
         """Group rows by ``fn(key, value)``, which returns the group and the value to aggregate. If it returns ``None``,
-        or a null for either, the row is in no group. Changes go through a repartition topic. ``key`` and ``value`` are
-        the serdes of what ``fn`` returns (default: this table's)."""
+        or a null for either, the row is in no group. Of an expression, which gives the group alone, whole rows are
+        aggregated. Changes go through a repartition topic. ``key`` and ``value`` are the serdes of what ``fn`` returns
+        (default: this table's; an expression's key has that of its type)."""
         return KGroupedTable(regrouped(self._rows, fn, key=key, value=value, partitions=partitions, name=name))
 
     # -- changes ---------------------------------------------------------------------------------------------

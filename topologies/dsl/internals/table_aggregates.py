@@ -13,7 +13,7 @@ from penstock.state.stores.store import StoreSpec
 from penstock.topologies.aggregators.base import Aggregator
 from penstock.topologies.aggregators.expression_aggregates import aggregator_of_one
 from penstock.topologies.dsl.internals.table_flow import TableFlow
-from penstock.topologies.dsl.typed import aggregate_of, scope_of_flow, serde_of_type
+from penstock.topologies.dsl.typed import aggregate_of, result_serde, row_function, scope_of_flow, serde_of_type
 from penstock.topologies.dsl.wiring import Flow, as_emission, as_serde, check_function, serde_of_aggregates
 from penstock.topologies.expressions.tree import Expression
 from penstock.topologies.operator_api.operator import Emission
@@ -50,13 +50,15 @@ class RowGroups:
 def regrouped(
     table: TableFlow, fn: Any, *, key: Any, value: Any, partitions: int | None, name: str | None
 ) -> RowGroups:
-    """Rows by the group that ``fn(key, value)`` gives, through a repartition topic."""
+    """Rows by the group that ``fn(key, value)`` gives, or an expression, through a repartition topic."""
     wiring = table.flow.wiring
     name = wiring.name(table.flow, "group-by", name)
     rows = table.readable()
     rows.request_olds()
-    flow = rows.flow.behind(name, key=key, value=value, rekeyed=True)
-    wiring.add(name, RegroupSpec(fn=check_function(fn, name), key_serde=flow.key), rows.flow)
+    whole_rows = isinstance(fn, Expression)
+    made = row_function(fn, name, rows.flow) if whole_rows else check_function(fn, name)
+    flow = rows.flow.behind(name, key=result_serde(made, name, key), value=value, rekeyed=True)
+    wiring.add(name, RegroupSpec(fn=made, key_serde=flow.key, whole_rows=whole_rows), rows.flow)
     changes = dataclasses.replace(flow, value=change_serde(flow.value))
     return RowGroups(wiring.repartition(changes, partitions=partitions), flow.value)
 

@@ -35,11 +35,12 @@ from penstock.topologies.operators.base.row_operator import RowOperator
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RegroupSpec(OperatorSpec):
     """``fn(key, value)`` gives a row's group and what of it is aggregated, or ``None``; rows without one, or whose group
-    or value is null, belong to no group. Its input must carry old values; it emits ``Change`` values under the groups'
-    keys, which ``key_serde`` writes."""
+    or value is null, belong to no group. With ``whole_rows``, ``fn`` gives the group alone, which gets the row. Its input
+    must carry old values; it emits ``Change`` values under the groups' keys, which ``key_serde`` writes."""
 
-    fn: Callable[[Any, Any], tuple[Any, Any] | None]
+    fn: Callable[[Any, Any], Any]
     key_serde: Serde[Any]
+    whole_rows: bool = False
     emits: Emits = "insert"
 
     def open(self, ctx: OperatorContext) -> Operator:
@@ -50,7 +51,8 @@ class RegroupSpec(OperatorSpec):
 class _RegroupOperator(RowOperator):
     def __init__(self, ctx: OperatorContext, spec: RegroupSpec) -> None:
         super().__init__(ctx, spec)
-        self._fn = spec.fn
+        fn = spec.fn
+        self._fn = (lambda key, row: (fn(key, row), row)) if spec.whole_rows else fn
         self._write = spec.key_serde.serialize
 
     def _grouped(self, key: Any, value: Any) -> tuple[Any, Any, bytes] | None:

@@ -15,7 +15,7 @@ from penstock.streams.testing.test_driver import TopologyTestDriver
 from penstock.topologies.aggregators import max_
 from penstock.topologies.dsl.builder import StreamsBuilder
 from penstock.topologies.dsl.typed import schema_of_serde
-from penstock.topologies.expressions.functions import coalesce, col, count, left, right, struct
+from penstock.topologies.expressions.functions import coalesce, col, count, left, right, struct, when
 from penstock.topologies.windows import tumbling
 
 
@@ -184,3 +184,23 @@ def test_a_global_table_is_joined_by_an_expression() -> None:
         driver.pipe("bids", "b", Bid(12, 20), 2)
         assert driver.read("inner") == [Record("a", {"title": "chair", "price": 10}, 1)]
         assert [r.value["title"] for r in driver.read("left")] == ["chair", None]
+
+
+def test_a_tables_rows_grouped_by_an_expression() -> None:
+    """As by the function that says the same, also of rows that change their group, have none, or are deleted."""
+    of = [("1", Bid(7, 4)), ("2", Bid(7, 5)), ("1", Bid(8, 6)), ("2", Bid(0, 5)), ("3", Bid(8, 1)), ("1", None)]
+
+    def totals(by: Any, **serdes: Any) -> list[tuple[Any, Any]]:
+        builder = StreamsBuilder(value=Bid)
+        groups = builder.table("in").group_by(by, **serdes)
+        groups.agg(total=col("price").sum(), rows=count()).to("out")
+        return rows(builder, **{"in": [Record(key, bid, 0) for key, bid in of]})
+
+    found = totals(when(col("auction") > 0).then(col("auction")).otherwise(None))
+    assert found == totals(lambda key, bid: (bid.auction or None, bid), key=int)
+    assert found[0] == (7, {"total": 4, "rows": 1}) and found[-1] == (8, {"total": 1, "rows": 1})
+
+
+def test_a_tables_group_that_is_not_there_is_refused_when_built() -> None:
+    with pytest.raises(TopologyError, match="price2"):
+        StreamsBuilder(value=Bid).table("in").group_by(col("price2"))

@@ -112,17 +112,19 @@ class Aggregator(Generic[VR, V, A]):
         return acc
 
 
-def getter(of: AggregateInput, name: str) -> Callable[[Any], Any]:
-    """The function that picks the column. Raises ``TopologyError`` for anything but a name, an expression of the value's
-    columns, a function or ``None``."""
+def getter(of: AggregateInput, name: str, serde: Serde[Any] | None = None) -> Callable[[Any], Any]:
+    """The function that picks the column; an expression is typed by the values' serde, if it is known. Raises
+    ``TopologyError`` for anything but a name, an expression of the value's columns, a function or ``None``."""
     # ready aggregates are also built from expressions
     from penstock.topologies.expressions.row_function import to_function
     from penstock.topologies.expressions.tree import Expression
+    from penstock.topologies.expressions.types import UNKNOWN
 
     if of is None:
         return _itself
     if isinstance(of, Expression):
-        return to_function(of, ("value",), operator=name)
+        schema = None if serde is None else serde.declared or serde.exact
+        return to_function(of, ("value",), UNKNOWN if schema is None else schema, operator=name)
     if isinstance(of, str):
         return _field(of)
     if callable(of):

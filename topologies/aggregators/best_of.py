@@ -41,11 +41,11 @@ class BestOf:
             self._remember(found, ranks)
         return found
 
-    def with_one(self, best: tuple[bytes, ...], value: Any) -> tuple[bytes, ...]:
-        """The best of a result and one value more."""
+    def with_one(self, best: tuple[bytes, ...], value: Any, rank: Any) -> tuple[bytes, ...]:
+        """The best of a result and one value more, of this rank."""
         data = self._serde.serialize(value)
         ranks = self._ranks.get(best)
-        own = _ordered(self._rank(value)) if type(value) is self._serde.exact else self._ranked(data)[0]
+        own = _ordered(rank) if type(value) is self._serde.exact else self._ranked(data)[0]
         if ranks is None or not _comparable(own):
             return self.of((*best, data))
         at = len(best)
@@ -182,11 +182,16 @@ _NAN = _AboveAll()
 def rank_of_parts(parts: Sequence[Callable[[Any], Any]]) -> Callable[[Any], Any]:
     """A rank of several parts, of which the first that differs decides; null if one of them is."""
 
+    # called for every value: an expression's plain function, and loops, are several times as fast
+    plain = [getattr(part, "plain", part) for part in parts]
+
     def rank(value: Any) -> Any:
-        found = tuple([part(value) for part in parts])
-        if any(part is None for part in found):
-            return None
-        return found if all(part == part for part in found) else tuple([p if p == p else _NAN for p in found])
+        found, ranked = [], True
+        for part in plain:  # all of them: any may raise
+            one = part(value)
+            ranked = ranked and one is not None
+            found.append(one if one == one else _NAN)
+        return tuple(found) if ranked else None
 
     return rank
 

@@ -258,17 +258,20 @@ def top_k(
         raise TopologyError(f"aggregate {name!r}: k={k}; it must be at least 1")
     if isinstance(by, tuple) and not by:
         raise TopologyError(f"aggregate {name!r}: by=() ranks nothing; give at least one part")
-    parts = [getter(part, name) for part in (by if isinstance(by, tuple) else (by,))]
+    of_whole = serde_of(value) if of is None and value is not None else None
+    parts = [getter(part, name, of_whole) for part in (by if isinstance(by, tuple) else (by,))]
     rank = rank_of_parts(parts) if isinstance(by, tuple) else parts[0]
     pick, (serde, _) = getter(of, name), _serdes(value)
     best = BestOf(k, rank, serde, largest=largest)
     kept = None
-    if of is None and value is not None and (read := expressions_of(parts)) is not None:
-        kept = KeptBest(serde_of(value), best, read, not isinstance(by, tuple))
+    if of_whole is not None and (read := expressions_of(parts)) is not None:
+        kept = KeptBest(of_whole, best, read, not isinstance(by, tuple))
 
     def add(acc: tuple[bytes, ...], row: Any, timestamp_ms: int) -> tuple[bytes, ...]:
         x = pick(row)
-        return acc if x is None or rank(x) is None else best.with_one(acc, x)
+        if x is None or (own := rank(x)) is None:
+            return acc
+        return best.with_one(acc, x, own)
 
     def merge(a: tuple[bytes, ...], b: tuple[bytes, ...]) -> tuple[bytes, ...]:
         return best.of(a + b)

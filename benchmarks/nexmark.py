@@ -145,7 +145,7 @@ class Standard:
             pair = (self._flinks, answer) if by_flink else (answer, self._flinks)
             return nexmark_flink.verdict(query, *pair)
         if not by_flink:
-            return "there is no answer of Flink's to hold it against"
+            return "Flink has written no answer yet to compare it with"
         self._flinks = answer
         return TAKEN
 

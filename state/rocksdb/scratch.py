@@ -12,19 +12,20 @@ from penstock.state.rocksdb.rocksdb_backend import RocksDBBackend
 from penstock.state.rocksdb.tuning import RocksDBOptions
 from penstock.state.stores.store import StoreSpec
 
-OPTIONS = RocksDBOptions(
-    entries_bytes=32 << 20,
-    block_cache_bytes=16 << 20,
-    write_buffer_bytes=8 << 20,
-    memtable_bytes=4 << 20,
-    write_out_bytes=16 << 20,
-)
+BOUNDS = {
+    "entries_bytes": 32 << 20,
+    "block_cache_bytes": 16 << 20,
+    "write_buffer_bytes": 8 << 20,
+    "memtable_bytes": 4 << 20,
+    "write_out_bytes": 16 << 20,
+}
+"""Options of ``RocksDBOptions``: those of any store in such a process."""
 _STORE = "tables"
 
 
 def open_scratch(folder: Path, stores: Sequence[StoreSpec | str]) -> RocksDBBackend:
     """Open stores in a folder. Raises as ``RocksDBBackend``."""
-    return RocksDBBackend(folder, stores, OPTIONS)
+    return RocksDBBackend(folder, stores, RocksDBOptions(**BOUNDS))
 
 
 @contextmanager

@@ -94,6 +94,16 @@ def random_steps(rng: random.Random, count: int, values: str, *, spread_ms: int,
     return [*steps, Put("z", values[0], at)]
 
 
+def take_step(driver: TopologyTestDriver, step: Wait | str) -> None:
+    """Take a step between records."""
+    if isinstance(step, Wait):
+        driver.advance_wall_time(step.ms)
+    elif step == COMMIT:
+        driver.commit()
+    else:
+        driver.restart(restore=step == RESTORE)
+
+
 def play(topology: Topology, steps: Sequence[Step], size: int) -> Played:
     """Play the steps in batches of at most ``size``; topics: ``in``, ``out`` and, if written, ``late``."""
     options = TaskOptions(batch_max_records=size, wall_resolution_ms=1)
@@ -109,12 +119,7 @@ def play(topology: Topology, steps: Sequence[Step], size: int) -> Played:
             waiting.append(Record(step.key, step.value, step.ts))
             continue
         pipe()
-        if isinstance(step, Wait):
-            driver.advance_wall_time(step.ms)
-        elif step == COMMIT:
-            driver.commit()
-        else:
-            driver.restart(restore=step == RESTORE)
+        take_step(driver, step)
     pipe()
     driver.commit()
     written = {s.topic for s in (topology.sink(n) for sub in topology.subtopologies for n in sub.sinks)}

@@ -26,7 +26,7 @@ from penstock.topologies.operator_api.watermark_strategies import bounded_out_of
 from penstock.topologies.operators.base import entry_index
 from penstock.topologies.operators.windows import session_columns
 from penstock.topologies.windows import session
-from tests.properties.following import COMMIT, RESTART, RESTORE, Wait
+from tests.properties.following import COMMIT, RESTART, RESTORE, Wait, take_step
 
 pytestmark = pytest.mark.filterwarnings("error::RuntimeWarning")  # numpy would say what rows do not
 SIZES = (3, 17, 10_000)
@@ -133,12 +133,7 @@ def play(trial: Trial, size: int, *, columns: bool, failing: str = "fail") -> Pl
                 continue
             driver.pipe_all("in", waiting)
             waiting.clear()
-            if isinstance(step, Wait):
-                driver.advance_wall_time(step.ms)
-            elif step == COMMIT:
-                driver.commit()
-            else:
-                driver.restart(restore=step == RESTORE)
+            take_step(driver, step)
         dropped = driver.dropped_records
         stores = {s.name: list(driver.store(s.name).all()) for s in trial.topology.stores}
         return Played(driver.read("out"), driver.read("late"), dropped, stores)

@@ -48,13 +48,7 @@ class BestOf:
         own = _ordered(rank) if type(value) is self._serde.exact else self._ranked(data)[0]
         if ranks is None or not _comparable(own):
             return self.of((*best, data))
-        at = len(best)
-        if self._largest:
-            while at and (ranks[at - 1] < own or (best[at - 1] > data and not own < ranks[at - 1])):
-                at -= 1
-        else:
-            while at and (own < ranks[at - 1] or (best[at - 1] > data and not ranks[at - 1] < own)):
-                at -= 1
+        at = _place(ranks, best, own, data, largest=self._largest)
         if at == self._k:
             return best
         if self._serde.immutable and type(value) is self._serde.exact:
@@ -149,13 +143,7 @@ class Ranking:
 
     def place(self, rank: Any, data: bytes) -> int | None:
         """Where a value belongs; ``None``: nowhere."""
-        ranks, held, at = self.ranks, self.data, len(self.data)
-        if self._largest:
-            while at and (ranks[at - 1] < rank or (ranks[at - 1] == rank and held[at - 1] > data)):
-                at -= 1
-        else:
-            while at and (rank < ranks[at - 1] or (ranks[at - 1] == rank and held[at - 1] > data)):
-                at -= 1
+        at = _place(self.ranks, self.data, rank, data, largest=self._largest)
         return None if at == self._k else at
 
     def put(self, at: int, rank: Any, data: bytes, value: Any) -> None:
@@ -163,6 +151,18 @@ class Ranking:
         for column, one in ((self.ranks, rank), (self.data, data), (self.values, value)):
             column.insert(at, one)
             del column[self._k :]
+
+
+def _place(ranks: Sequence[Any], held: Sequence[bytes], rank: Any, data: bytes, *, largest: bool) -> int:
+    """Where a value belongs among those that are held, best first."""
+    at = len(held)
+    if largest:
+        while at and (ranks[at - 1] < rank or (held[at - 1] > data and not rank < ranks[at - 1])):
+            at -= 1
+    else:
+        while at and (rank < ranks[at - 1] or (held[at - 1] > data and not ranks[at - 1] < rank)):
+            at -= 1
+    return at
 
 
 @final

@@ -17,7 +17,7 @@ from penstock.state.log import TaskId, TopicPartition
 from penstock.state.machine.state_directory import StateDirectory
 from penstock.state.recovery.changelog import changelog_topic
 from penstock.state.recovery.position import decode_position
-from penstock.state.rocksdb.scratch import OPTIONS, open_scratch
+from penstock.state.rocksdb.scratch import BOUNDS, open_scratch
 from penstock.state.snapshots.manifest import Manifest
 from penstock.state.snapshots.repository import open_repository
 from penstock.streams.batch.cluster import Cluster, ClusterAddress, open_cluster
@@ -107,18 +107,10 @@ def _folder(job: PieceJob, piece: Piece) -> AbstractContextManager[str]:
 
 def executor_settings(settings: WorkerSettings, folder: str) -> WorkerSettings:
     """The settings of a worker inside an executor: files below ``folder``, memory that Spark accounts for, no pages."""
-    rocksdb = dataclasses.replace(
-        settings.rocksdb,
-        entries_bytes=OPTIONS.entries_bytes,
-        block_cache_bytes=OPTIONS.block_cache_bytes,
-        write_buffer_bytes=OPTIONS.write_buffer_bytes,
-        memtable_bytes=OPTIONS.memtable_bytes,
-        write_out_bytes=OPTIONS.write_out_bytes,
-    )
     return dataclasses.replace(
         settings,
         state_dir=folder,
-        rocksdb=rocksdb,
+        rocksdb=dataclasses.replace(settings.rocksdb, **BOUNDS),
         memory_max_bytes=0,
         metrics_port=0,
         group_instance_id=None,

@@ -113,7 +113,7 @@ class SessionAggregateOperator(SessionRowOperator):
         if before_ms <= self.watermark_ms:
             if before_ms >= 0:
                 return None  # the first record moves T, and sees what it was before
-            before_ms = self.watermark_ms + 1  # there is no state that could tell the difference
+            before_ms = self.watermark_ms + 1  # without state, nothing shows the difference
         at = batch.orders // self.ctx.time.stride
         marks = self.ctx.time.watermark_by_place_ms[self._place : int(at[-1])]
         if max(marks, default=0) >= _FAR:

@@ -51,7 +51,7 @@ class OpenSession:
 
 
 class KeySessions:
-    """The sessions of one key, ``open``, by their ends, which ``ends`` has too. ``gone``: stored ones that are no more."""
+    """The sessions of one key, ``open``, by their ends, which ``ends`` has too. ``gone``: stored ones that were replaced."""
 
     __slots__ = ("ends", "gone", "open")
 

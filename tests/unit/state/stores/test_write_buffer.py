@@ -107,18 +107,24 @@ def test_a_file_that_was_not_taken_in_is_removed(tmp_path: Path) -> None:
     backend.close()
 
 
-@pytest.mark.parametrize("make", [rocksdb_backend.new_entries, WrittenEntries])
-def test_keys_that_are_put_once_become_files_of_several_commits(
-    make: Callable[[], EntryMap], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def table_files_written(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    """Fills with each table file that a backend writes."""
     written: list[Path] = []
 
     def write_sorted(path: Path, *rest: Any) -> None:
         written.append(path)
         entry_layout.write_sorted(path, *rest)
 
-    monkeypatch.setattr(rocksdb_backend, "new_entries", make)
     monkeypatch.setattr(rocksdb_backend, "write_sorted", write_sorted)
+    return written
+
+
+@pytest.mark.parametrize("make", [rocksdb_backend.new_entries, WrittenEntries])
+def test_keys_that_are_put_once_become_files_of_several_commits(
+    make: Callable[[], EntryMap], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written = table_files_written(monkeypatch)
+    monkeypatch.setattr(rocksdb_backend, "new_entries", make)
     backend = RocksDBBackend(tmp_path / "db", ["a"], RocksDBOptions(entries_bytes=8 << 20))
     commits, part = 150, rocksdb_backend.FILE_ENTRIES_MIN  # each of them could be a file
     for start in range(0, commits * part, part):
@@ -142,13 +148,7 @@ def test_no_more_waits_to_be_written_out_than_is_allowed(tmp_path: Path) -> None
 
 
 def test_a_bound_below_every_key_still_lets_a_file_be_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    written: list[Path] = []
-
-    def write_sorted(path: Path, *rest: Any) -> None:
-        written.append(path)
-        entry_layout.write_sorted(path, *rest)
-
-    monkeypatch.setattr(rocksdb_backend, "write_sorted", write_sorted)
+    written = table_files_written(monkeypatch)
     part = rocksdb_backend.FILE_ENTRIES_MIN
     backend = RocksDBBackend(tmp_path / "db", ["a"])
     for below, files in ((key(0), 1), (key(1), 1), (key(1), 2)):

@@ -107,6 +107,11 @@ class EntryMap:
     def put_rows(self, data: Any, offsets: Any, value_data: Any, value_offsets: Any, value_nulls: Any = None) -> None:
         """``put_many`` of a column of keys without nulls and one of values."""
 
+    def put_stamped(
+        self, prefixes: Any, data: Any, offsets: Any, times: Any, value_data: Any, value_offsets: Any
+    ) -> None:
+        """``put_rows`` without nulls, of keys behind int64 prefixes and values behind int64 times, both big-endian."""
+
     def keep_many(self, keys: Sequence[bytes], values: Sequence[bytes | None]) -> None: ...
     def forget_below(self, bound: bytes) -> None: ...
     def sort_written(self) -> int: ...
@@ -126,6 +131,64 @@ class Interner:
 
     def encode(self, data: Any, offsets: Any, nulls: Any) -> tuple[bytes, list[Any]]:
         """int32 codes, and the batch's distinct values in the order of first appearance."""
+
+class ListEntries:
+    """Which entries each key of a list store has, and those that no commit has stored yet. Names as in
+    ``penstock.state.stores.list_store``: a group is the entries of a key in a segment."""
+
+    def __init__(self, segment_ms: int) -> None: ...
+    def __len__(self) -> int:
+        """The number of uncommitted entries."""
+
+    @property
+    def uncommitted_bytes(self) -> int: ...
+    @property
+    def used_bytes(self) -> int: ...
+    @property
+    def latest_ms(self) -> int:
+        """No entry has a later time."""
+
+    def begin(self, first: int, latest_ms: int) -> None:
+        """Forget everything, and begin over a store that has no entry in a segment below ``first``, and none after
+        ``latest_ms``."""
+
+    def within(self, data: Any, offsets: Any, from_ms: int, to_ms: int) -> tuple[bytes, bytes, list[tuple[int, bytes]]]:
+        """Of each key, which are distinct, the entries with ``from_ms <= time <= to_ms``: int64 counts, and int64 times by
+        key, time, number. If any are named as third, by segment and key, ``load`` these and ask again."""
+
+    def values(self, places: Any) -> tuple[bytes, bytes, bytes, bytes, bytes]:
+        """Of the entries that ``within`` found last, those at these int64 places: the values of uncommitted ones (data,
+        int64 ends; committed ones are empty), the int64 indices of the committed ones in ``places``, and their store keys
+        (data, int64 ends)."""
+
+    def load(self, segment: int, key: bytes, entries: list[bytes]) -> None:
+        """Take what the store has of a group, ascending: each entry's time and number as in its store key."""
+
+    def append(
+        self,
+        data: Any,
+        offsets: Any,
+        numbers: Any,
+        times: Any,
+        value_data: Any,
+        value_offsets: Any,
+        expired: Any,
+        checked: bool,
+    ) -> bytes:
+        """Append entries: int64 ``numbers`` of their keys, int64 ``times``, values. uint8 ``expired``, or ``None``: 1 for
+        those that are over, which get number 0. Unless ``checked``: the int64 indices of those whose number depends on
+        whether the store has number 0 of their key and time; with any, nothing was done. If it has, ``load`` the group;
+        then append with ``checked``."""
+
+    def appends(self, floor: int) -> tuple[bytes, bytes, bytes, bytes, bytes, bytes]:
+        """What the next commit writes of segments from ``floor`` on: the int64 segments, what follows them in the store keys
+        and the values, each as data and int64 ends, and int64 times."""
+
+    def committed(self, floor: int) -> None:
+        """What was appended is stored, and segments below ``floor`` are gone."""
+
+    def trim(self, max_bytes: int) -> bool:
+        """Free memory down to half of ``max_bytes``; ``False``: not while entries are uncommitted."""
 
 class Tally:
     """See ``penstock.state.stores.count_store.Tally``. ``base`` and ``base_from`` raise ``ValueError`` for a stored

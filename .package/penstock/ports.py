@@ -20,7 +20,16 @@ from penstock.state.snapshots.repository import (
 )
 from penstock.state.stores.durable_backend import DurableBackend, OpenBackend
 from penstock.state.stores.memory_backend import MemoryBackend
-from penstock.state.stores.store import PackedBytes, PackedPuts, Puts, StateBackend, StoreSpec, StoreWrites, Unbased
+from penstock.state.stores.store import (
+    PackedBytes,
+    PackedPuts,
+    Puts,
+    StampedPuts,
+    StateBackend,
+    StoreSpec,
+    StoreWrites,
+    Unbased,
+)
 from penstock.streams.ports.chunk import Chunk
 from penstock.streams.ports.log import (
     AbortableError,
@@ -58,6 +67,7 @@ __all__ = [
     "PackedPuts",
     "ProducerRetiredError",
     "Puts",
+    "StampedPuts",
     "SnapshotFile",
     "SnapshotListing",
     "SnapshotRepository",

@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 from penstock.state.native import compiled
 from penstock.state.serdes.serde import INT
 from penstock.state.stores.list_store import ListStoreView
-from penstock.state.stores.store import PackedPuts, StateBackend, StoreSpec, Unbased
+from penstock.state.stores.packed_lists import PackedListView
+from penstock.state.stores.store import PackedChanges, PackedPuts, StateBackend, StoreSpec, Unbased
 from penstock.state.stores.store_view import KeyValueStoreView
 
 _STORED_BYTES = 16
@@ -76,10 +77,12 @@ def _holds_counts(spec: StoreSpec) -> bool:
 
 
 def state_of(spec: StoreSpec, backend: StateBackend) -> KeyValueStoreView:
-    """The view of a store. It uses the tally if ``tallies(spec)`` holds and the compiled part is in use."""
-    if spec.kind == "list":
-        return ListStoreView(spec, backend)
+    """The view of a store. Counts are kept in a tally if ``tallies(spec)`` holds, and entries of list stores by the compiled
+    part if it is in use."""
     native = compiled()
+    if spec.kind == "list":
+        made = None if native is None else native.ListEntries(spec.segment_ms)
+        return ListStoreView(spec, backend) if made is None else PackedListView(spec, backend, made)
     if native is not None and tallies(spec):
         return CountStoreView(spec, backend, native.Tally(), native.list_rows)
     return KeyValueStoreView(spec, backend)
@@ -197,6 +200,13 @@ class CountStoreView(KeyValueStoreView):
         super().expire_below(floor)
 
     # -- commit --------------------------------------------------------------------------------------------------
+
+    def packed_changes(self) -> PackedChanges | None:
+        if (found := self.tallied()) is None:
+            return None
+        places = np.arange(0, 8 * len(found.counts) + 1, 8, dtype=np.int64)
+        counts = found.counts.astype(">i8").tobytes()
+        return PackedChanges(found.stored(), (found.data, found.offsets), (counts, places), found.times)
 
     def pending(self) -> tuple[list[bytes], list[bytes | None], list[int]]:
         if (found := self.tallied()) is None:

@@ -39,12 +39,18 @@ _PLACE_BYTES = 80
 """The store key of an entry that the view may hold no longer, and its place in the group."""
 _GROUP_BYTES = SLOT_BYTES + 130
 """A group's name and its list."""
-_PART = 2
+PART = 2
 """The part of a store's memory that groups and decoded values may take."""
 _NONE: Sequence[bytes] = ()
 _FIRST, _LAST = bytes(SEQUENCE_BYTES), b"\xff" * SEQUENCE_BYTES
 
 ValuesByKey = dict[bytes, list[bytes]]
+
+
+def group_range(name: bytes) -> tuple[bytes, bytes]:
+    """A range of the store that holds a group. Of its keys, those that are ``BEHIND_GROUP`` longer than the name belong to
+    it, the others to groups of longer keys."""
+    return name, name + _BEHIND_TIMES
 
 
 class ListStoreView(KeyValueStoreView):
@@ -125,7 +131,7 @@ class ListStoreView(KeyValueStoreView):
         """The store keys of a group as the store has them; keeps the entries."""
         if self._floor is not None and name < self._floor:
             return []
-        low, high, length = name, name + _BEHIND_TIMES, len(name) + BEHIND_GROUP
+        (low, high), length = group_range(name), len(name) + BEHIND_GROUP
         stored = self._backend.range(self.spec.name, low, high)
         read = {key: raw for key, raw in stored if len(key) == length}
         for key, raw in read.items():
@@ -244,13 +250,24 @@ class ListStoreView(KeyValueStoreView):
             self._values = {key: value for key, value in self._values.items() if key >= floor}
 
     def discard(self) -> None:
+        self._forget_groups()
+        super().discard()
+
+    def forget(self) -> None:
+        """Forget all that was read. For a view without uncommitted entries."""
+        self._forget_groups()
+        self._whole = False
+        self.entries.clear()
+        self._old.clear()
+        self._measured = None
+
+    def _forget_groups(self) -> None:
         self._groups, self._old_groups, self._tails, self._values = {}, {}, {}, {}
         self._places = self._old_places = 0
         self._known_from_ms, self._latest_ms = None, -1
-        super().discard()
 
     def trim(self, max_bytes: int, *, remeasure: bool = False) -> None:
-        part = max_bytes // _PART
+        part = max_bytes // PART
         if 2 * entries_bytes(self._values) > part:
             self._values = {}
         if 4 * self._young_bytes() > part:

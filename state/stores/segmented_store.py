@@ -10,9 +10,14 @@ from __future__ import annotations
 import struct
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from itertools import pairwise
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
 
 from penstock.state.stores.list_store import SEQUENCE_BYTES, ListStoreView
+from penstock.state.stores.packed_lists import Int64s, PackedListView, Texts
 from penstock.state.stores.store import SEGMENTED
 from penstock.state.stores.store_view import KeyValueStoreView
 
@@ -28,6 +33,49 @@ class SegmentedEntry(NamedTuple):
     suffix: bytes
     value: Any
     timestamp_ms: int
+
+
+class DistinctKeys(NamedTuple):
+    """Keys, all distinct, as a list, and as data and int64 offsets."""
+
+    listed: Sequence[bytes]
+    texts: Texts
+
+
+class FoundEntries(Protocol):
+    """Entries that ``SegmentedState.within`` found, until it is asked again or something is appended."""
+
+    @property
+    def counts(self) -> Int64s:
+        """How many entries each key has."""
+
+    @property
+    def times(self) -> Int64s:
+        """The entries' times, by key, time, number."""
+
+    def values_at(self, places: Int64s) -> Texts | list[bytes]:
+        """The values of those at these places, as they are stored."""
+
+
+class _PackedEntries(NamedTuple):
+    of: PackedListView
+    counts: Int64s
+    times: Int64s
+
+    def values_at(self, places: Int64s) -> Texts:
+        return self.of.values_at(places)
+
+
+class _ListedEntries(NamedTuple):
+    of: KeyValueStoreView
+    counts: Int64s
+    times: Int64s
+    store_keys: list[bytes]
+
+    def values_at(self, places: Int64s) -> list[bytes]:
+        found = self.of.entries_of([self.store_keys[place] for place in places.tolist()])
+        assert None not in found, "an entry of a group is gone"
+        return [entry[8:] for entry in found]
 
 
 class SegmentedState:
@@ -97,14 +145,24 @@ class SegmentedState:
             found += reversed(some) if reverse else some
         return found
 
-    def between(self, keys: Sequence[bytes], from_ms: int, to_ms: int) -> tuple[list[int], list[bytes]]:
-        """With ``only_appends``: the store keys of several keys' entries with ``from_ms <= time <= to_ms``, by key, then
-        time, then suffix, and how many each key has. ``encoded`` reads them; ``TIME_IN`` is where they have their time."""
+    def within(self, keys: DistinctKeys, from_ms: int, to_ms: int) -> FoundEntries:
+        """With ``only_appends``: the entries of several keys with ``from_ms <= time <= to_ms``."""
         assert self._list is not None
         from_ms = max(from_ms, self._floor_ms)
         if from_ms > to_ms:
-            return [0] * len(keys), []
-        group, pack = self._list.group, _LONG.pack
+            return _ListedEntries(self._state, np.zeros(len(keys.listed), np.int64), np.empty(0, np.int64), [])
+        self._segments_held()
+        if isinstance(self._list, PackedListView) and self._list.takes_columns():
+            return _PackedEntries(self._list, *self._list.within(keys.texts, from_ms, to_ms))
+        counts, store_keys = self._between(self._list, keys.listed, from_ms, to_ms)
+        times = np.frombuffer(b"".join([key[_TIME_IN] for key in store_keys]), ">i8").astype(np.int64)
+        return _ListedEntries(self._state, np.array(counts, np.int64), times, store_keys)
+
+    def _between(
+        self, of: ListStoreView, keys: Sequence[bytes], from_ms: int, to_ms: int
+    ) -> tuple[list[int], list[bytes]]:
+        """How many entries each key has in a range of time, and the store keys of all of them."""
+        group, pack = of.group, _LONG.pack
         segments = range(from_ms // self._segment_ms, to_ms // self._segment_ms + 1)
         prefixes = list(map(pack, self._live(segments, False)))
         first, behind = pack(from_ms), pack(to_ms + 1) if to_ms < _LAST else _AFTER_TIMES
@@ -124,12 +182,6 @@ class SegmentedState:
                 found += some
             counts.append(len(found) - before)
         return counts, found
-
-    def encoded(self, store_keys: list[bytes]) -> list[bytes]:
-        """With ``only_appends``: existing entries as they are stored: 8 bytes of timestamp, then the value."""
-        found = self._state.entries_of(store_keys)
-        assert None not in found, "an entry of a group is gone"
-        return found
 
     def _live(self, segments: range, reverse: bool) -> Iterable[int]:
         """The segments of a range that may hold entries. Narrows a long range to existing segments."""
@@ -215,18 +267,35 @@ class SegmentedState:
 
     def append_all(
         self,
+        keys: DistinctKeys,
+        numbers: Int64s,
+        times_ms: Int64s,
+        values: Texts,
+        expired: NDArray[np.bool_] | None = None,
+    ) -> None:
+        """With ``only_appends``: ``append`` for each of several values, which are given as the value serde writes them. The
+        i-th has the key ``numbers[i]``. ``expired``: those whose time is below what the floor would be by then; no other
+        time is below the floor. No time is negative."""
+        if not len(times_ms):
+            return
+        assert self._list is not None
+        self._segments_held()
+        if isinstance(self._list, PackedListView) and self._list.takes_columns():
+            self._list.append_texts(keys.texts, numbers, times_ms, values, expired)
+        else:
+            gone = [] if expired is None else np.flatnonzero(expired).tolist()
+            self._append_listed(self._list, keys.listed, numbers.tolist(), times_ms.tolist(), _cut(*values), gone)
+        self._holds(int(times_ms.min()) // self._segment_ms, int(times_ms.max()) // self._segment_ms)
+
+    def _append_listed(
+        self,
+        to: ListStoreView,
         keys: Sequence[bytes],
         numbers: list[int],
         times_ms: list[int],
         values: list[bytes],
-        expired: Sequence[int] = (),
+        expired: list[int],
     ) -> None:
-        """With ``only_appends``: ``append`` for each of several values, which are given as the value serde writes them.
-        ``keys[numbers[i]]`` is the key of the i-th. ``expired``: those whose time is below what the floor would be by then;
-        no other time is below the floor."""
-        if not values:
-            return
-        assert self._list is not None
         times = list(map(_LONG.pack, times_ms))
         first, last = min(times_ms) // self._segment_ms, max(times_ms) // self._segment_ms
         if first == last:
@@ -237,16 +306,15 @@ class SegmentedState:
             segment_ms = self._segment_ms
             names = [_LONG.pack(ms // segment_ms) + keys[n] for ms, n in zip(times_ms, numbers, strict=True)]
         unseen = set(expired)
-        unknown = [i for i in self._list.unknown(names, times_ms) if i not in unseen]
+        unknown = [i for i in to.unknown(names, times_ms) if i not in unseen]
         if unknown:  # one read instead of one each
             self._state.load([b"".join((names[i], times[i], _FIRST)) for i in unknown])
         start = 0
         for at in sorted([*expired, *unknown]):
-            self._list.append_all(names[start:at], times[start:at], times_ms[start:at], values[start:at])
+            to.append_all(names[start:at], times[start:at], times_ms[start:at], values[start:at])
             self._append_apart(names[at], times[at], times_ms[at], values[at], expired=at in unseen)
             start = at + 1
-        self._list.append_all(names[start:], times[start:], times_ms[start:], values[start:])
-        self._holds(first, last)
+        to.append_all(names[start:], times[start:], times_ms[start:], values[start:])
 
     def _append_apart(self, name: bytes, time: bytes, time_ms: int, value: bytes, *, expired: bool) -> None:
         """Append an entry whose group does not tell its number. An expired one is written as the first, for no reader."""
@@ -322,7 +390,12 @@ class SegmentedState:
         return b"".join((_LONG.pack(time_ms // self._segment_ms), key, _LONG.pack(time_ms), suffix))
 
 
-TIME_IN = slice(-8 - SEQUENCE_BYTES, -SEQUENCE_BYTES)
+def _cut(data: Any, offsets: Any) -> list[bytes]:
+    places = offsets.tolist()
+    return [bytes(data[start:end]) for start, end in pairwise(places)]
+
+
+_TIME_IN = slice(-8 - SEQUENCE_BYTES, -SEQUENCE_BYTES)
 """Where the store key of a list's entry has its time, 8 bytes, big-endian."""
 _LAST = (1 << 63) - 1
 _FEW = 8

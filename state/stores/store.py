@@ -94,9 +94,42 @@ class PackedPuts(NamedTuple):
         return Puts(_cut(self.keys, self.key_ends), values)
 
 
+class StampedPuts(NamedTuple):
+    """Entries as columns of equal length, each key behind a prefix and each value behind a time, which are int64 arrays here
+    and 8 bytes, big-endian, there. Keys and values as in ``PackedPuts``."""
+
+    prefixes: Any
+    keys: Any
+    key_ends: Any
+    times: Any
+    values: Any
+    value_ends: Any
+
+    def listed(self) -> Puts:
+        """The entries as objects."""
+        return Puts(_behind(self.prefixes, self.keys, self.key_ends), _behind(self.times, self.values, self.value_ends))
+
+
+class PackedChanges(NamedTuple):
+    """The writes of one commit to a store, none of which deletes. ``keys`` and ``values``: of the changelog's records, each
+    as data and int64 offsets; ``times``: theirs, an int64 array."""
+
+    puts: PackedPuts | StampedPuts
+    keys: tuple[Any, Any]
+    values: tuple[Any, Any]
+    times: Any
+
+
 def _cut(data: Any, ends: Any) -> list[bytes]:
     places = memoryview(ends).cast("B").cast("q").tolist()
     return [bytes(data[start:end]) for start, end in pairwise(places)]
+
+
+def _behind(numbers: Any, data: Any, ends: Any) -> list[bytes]:
+    return [
+        number.to_bytes(8, "big", signed=True) + text
+        for number, text in zip(numbers.tolist(), _cut(data, ends), strict=True)
+    ]
 
 
 class Unbased(Protocol):
@@ -113,13 +146,13 @@ class Unbased(Protocol):
         knows the ``whole`` store: then they are absent."""
 
 
-StoreEntries: TypeAlias = Sequence[tuple[bytes, bytes | None]] | Puts | PackedPuts
+StoreEntries: TypeAlias = Sequence[tuple[bytes, bytes | None]] | Puts | PackedPuts | StampedPuts
 """Entries of a store; of one key's, the last wins, and ``None`` deletes."""
 
 
 def columns_of(entries: StoreEntries) -> Puts:
     """The entries as two columns of objects."""
-    if isinstance(entries, Puts | PackedPuts):
+    if isinstance(entries, Puts | PackedPuts | StampedPuts):
         return entries.listed()
     return Puts([key for key, _ in entries], [value for _, value in entries])
 

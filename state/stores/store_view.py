@@ -29,7 +29,7 @@ from sortedcontainers import SortedSet
 
 from penstock.state.errors import IncompatibleError, SerdeError
 from penstock.state.stores.entry_sizes import entries_bytes, marks_bytes
-from penstock.state.stores.store import PackedBytes, StateBackend, StoreSpec
+from penstock.state.stores.store import PackedBytes, PackedChanges, StateBackend, StoreSpec
 
 _TIMESTAMP = struct.Struct(">q")
 _ROOMY_TRIMS = 16
@@ -319,6 +319,10 @@ class KeyValueStoreView:
         else:
             raw = list(map(entries.__getitem__, keys))
         return keys, raw, list(map(dirty.__getitem__, keys))
+
+    def packed_changes(self) -> PackedChanges | None:
+        """``pending`` as columns; ``None``: it is not kept so, or there is nothing."""
+        return None
 
     @property
     def drop_below(self) -> bytes | None:

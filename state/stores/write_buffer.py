@@ -9,16 +9,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from penstock.state.stores.entry_cache import EntryMap
-from penstock.state.stores.store import PackedPuts, StoreEntries, StoreWrites, columns_of
+from penstock.state.stores.store import PackedPuts, StampedPuts, StoreEntries, StoreWrites, columns_of
 
 _PART = 8_192
 
 
 def put_entries(entries: EntryMap, puts: StoreEntries) -> None:
     """Put entries into a map, as columns where both sides can."""
-    put_rows = getattr(entries, "put_rows", None)
+    put_rows, put_stamped = getattr(entries, "put_rows", None), getattr(entries, "put_stamped", None)
     if isinstance(puts, PackedPuts) and put_rows is not None:
         put_rows(*puts)
+    elif isinstance(puts, StampedPuts) and put_stamped is not None:
+        put_stamped(*puts)
     elif (columns := columns_of(puts)).keys:
         entries.put_many(*columns)
 

@@ -28,7 +28,7 @@ from typing import Any
 from penstock.state.errors import IncompatibleError, RetriableError
 from penstock.state.log import TaskId, TopicPartition
 from penstock.state.recovery.changelog import changelog_topic, from_changelog_columns, to_changelog_columns
-from penstock.state.stores.store import PackedPuts, Puts, StateBackend, StoreSpec
+from penstock.state.stores.store import PackedPuts, Puts, StampedPuts, StateBackend, StoreSpec
 from penstock.streams.events.facts import ForeignWritesReplaced
 from penstock.streams.events.port import EventSink
 from penstock.streams.ports.log import AbortableError, LogConsumer
@@ -240,7 +240,7 @@ def own_values(
     wanted = list(keys)
     own = dict(zip(wanted, backend.get_many(spec.name, wanted), strict=True))
     pending = work.pending.get(spec.name)
-    if isinstance(pending, Puts | PackedPuts):
+    if isinstance(pending, Puts | PackedPuts | StampedPuts):
         listed = pending.listed()
         own |= {k: v for k, v in zip(listed.keys, listed.values, strict=True) if k in own}
     return own

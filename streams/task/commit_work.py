@@ -12,8 +12,7 @@ import numpy as np
 from penstock.state.errors import ProcessingError
 from penstock.state.log import TaskId, TopicPartition
 from penstock.state.recovery.changelog import changelog_topic, journal_topic, to_changelog_columns
-from penstock.state.stores.count_store import CountStoreView, Tallied
-from penstock.state.stores.store import PackedPuts, Puts, StoreSpec, StoreWrites
+from penstock.state.stores.store import PackedChanges, PackedPuts, Puts, StampedPuts, StoreSpec, StoreWrites
 from penstock.state.stores.store_view import KeyValueStoreView
 from penstock.streams.ports.chunk import Chunk
 from penstock.streams.task import journal
@@ -29,7 +28,7 @@ class CommitWork:
 
     changelogs: list[tuple[StoreSpec, Output]]
     journal: Output | None
-    pending: dict[str, Puts | PackedPuts]
+    pending: dict[str, Puts | PackedPuts | StampedPuts]
     positions: dict[str, int]
     read_up_to: dict[str, ReadUpTo]
 
@@ -73,11 +72,11 @@ class CommitWriter:
         that the journal's retention counts from when it was written. Raises ``ProcessingError`` for a value that no
         changelog takes."""
         changelogs: list[tuple[StoreSpec, Output]] = []
-        pending: dict[str, Puts | PackedPuts] = {}
+        pending: dict[str, Puts | PackedPuts | StampedPuts] = {}
         for state in states:
-            if isinstance(state, CountStoreView) and (counted := state.tallied()) is not None:
-                pending[state.spec.name] = counted.stored()
-                logged = self._counts(state.spec, counted) if state.spec.changelog else None
+            if (changes := state.packed_changes()) is not None:
+                pending[state.spec.name] = changes.puts
+                logged = self._packed_changelog(state.spec, changes)
             else:
                 keys, values, times = state.pending()
                 if not keys and state.drop_below is None:
@@ -96,14 +95,17 @@ class CommitWriter:
         read = {t: up_to._replace(offset=min(up_to.offset, positions[t])) for t, up_to in self._read_up_to.items()}
         return CommitWork(changelogs, record, pending, positions, read)
 
-    def _counts(self, spec: StoreSpec, counted: Tallied) -> Output:
-        """The changelog records of counts, as columns."""
-        places = np.arange(0, 8 * len(counted.counts) + 1, 8, dtype=np.int64)
+    def _packed_changelog(self, spec: StoreSpec, changes: PackedChanges) -> Output | None:
+        """The changelog records as columns."""
+        offsets = changes.values[1]
+        if not spec.changelog or len(offsets) <= 1:
+            return None
+        self._check_size(spec, int(np.diff(offsets).max()))
         return Output(
             changelog_topic(self._application_id, spec),
-            BytesColumn(counted.data, counted.offsets),
-            BytesColumn(counted.counts.astype(">i8").tobytes(), places),
-            counted.times,
+            BytesColumn(*changes.keys),
+            BytesColumn(*changes.values),
+            changes.times,
             partition=self._task.partition,
         )
 
@@ -117,14 +119,13 @@ class CommitWriter:
             values = [v for v in values if v is not None]
         if not spec.changelog or spec.source_topic is not None or not keys:
             return None
-        self._check_sizes(spec, values)
+        self._check_size(spec, max(map(len, filter(None, values)), default=8) - 8)  # the log keeps the time separately
         topic = changelog_topic(self._application_id, spec)
         log_keys: list[bytes | None]
         log_keys, log_values = to_changelog_columns(spec, keys, values)  # type: ignore[assignment]  # a list of bytes, read only
         return Output(topic, log_keys, log_values, times, partition=self._task.partition)
 
-    def _check_sizes(self, spec: StoreSpec, values: list[bytes | None]) -> None:
-        largest = max(map(len, filter(None, values)), default=8) - 8  # the log keeps the time separately
+    def _check_size(self, spec: StoreSpec, largest: int) -> None:
         limit = self._max_record_bytes
         if largest > limit:
             raise ProcessingError(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,7 +21,7 @@ if (made := getattr(compiled(), "EntryMap", None)) is not None:
 
 def some_key(rng: random.Random, keys: int) -> bytes:
     number = rng.randrange(keys)
-    return number.to_bytes(1 + number % 12, "big", signed=False) if number < 256 else b"key %d" % number
+    return number.to_bytes(1 + number % 12, "big", signed=False) if number < 256 else b"long key %d" % number
 
 
 def some_value(rng: random.Random) -> bytes | None:
@@ -32,13 +32,23 @@ def some_value(rng: random.Random) -> bytes | None:
 
 
 def put(entries: EntryMap, keys: list[bytes], values: list[bytes | None]) -> None:
-    """In columns where that can be done."""
-    put_rows = getattr(entries, "put_rows", None)
-    if put_rows is None:
+    """In columns where that can be done; with numbers before them if keys and values are long enough."""
+    put_rows, put_stamped = getattr(entries, "put_rows", None), getattr(entries, "put_stamped", None)
+    if put_rows is None or put_stamped is None:
         entries.put_many(keys, values)
-        return
-    packed, stored = BytesColumn.of(keys), BytesColumn.of(values)
-    put_rows(packed.data, packed.offsets, *stored.raw())
+    elif all(len(text or b"") >= 8 for text in (*keys, *values)):
+        prefixes, names = cut(keys)
+        times, texts = cut(values)
+        put_stamped(prefixes, names.data, names.offsets, times, texts.data, texts.offsets)
+    else:
+        packed, stored = BytesColumn.of(keys), BytesColumn.of(values)
+        put_rows(packed.data, packed.offsets, *stored.raw())
+
+
+def cut(texts: Sequence[bytes | None]) -> tuple[Any, BytesColumn]:
+    """The first 8 bytes as numbers, and the rest."""
+    numbers = np.frombuffer(b"".join([(text or b"")[:8] for text in texts]), ">i8").astype(np.int64)
+    return numbers, BytesColumn.of([(text or b"")[8:] for text in texts])
 
 
 class Model:
@@ -88,6 +98,9 @@ def test_what_is_known_is_right_and_what_is_written_is_known(make: Callable[[], 
             action = rng.random()
             if action < 0.35:
                 values = [some_value(rng) for _ in some]
+                if rng.random() < 0.5:
+                    long = [(k, v) for k, v in zip(some, values, strict=True) if len(k) >= 8 and len(v or b"") >= 8]
+                    some, values = [k for k, _ in long], [v for _, v in long]
                 put(entries, some, values)
                 model.stored.update(zip(some, values, strict=True))
                 model.written.update(zip(some, values, strict=True))
@@ -175,6 +188,15 @@ def test_columns_that_are_not_as_long_as_each_other_are_refused() -> None:
     keys, values = BytesColumn.of([b"a", b"b"]), BytesColumn.of([b"v"])
     with pytest.raises(ValueError, match="as many"):
         entries.put_rows(keys.data, keys.offsets, values.data, values.offsets)
+    numbers = np.zeros(2, np.int64)
+    for columns in (
+        (numbers[:1], keys, numbers, keys),
+        (numbers, keys, numbers, values),
+        (numbers, keys, numbers[:1], keys),
+    ):
+        prefixes, names, times, texts = columns
+        with pytest.raises(ValueError, match="one prefix, time and value per key"):
+            entries.put_stamped(prefixes, names.data, names.offsets, times, texts.data, texts.offsets)
 
 
 @pytest.mark.parametrize("make", MAKERS)

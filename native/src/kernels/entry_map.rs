@@ -250,15 +250,55 @@ impl Entered {
         });
     }
 
+    /// Writes a column of keys with as many values; each key behind its prefix, each value behind its time, as big-endian
+    /// numbers.
+    pub fn put_stamped(&mut self, prefixes: &[i64], keys: &Rows, times: &[i64], values: &Rows) {
+        self.sorted = None;
+        let mut names = vec![];
+        let mut places = [(0, 0, 0); AHEAD];
+        let mut stamped = vec![];
+        for first in (0..keys.len()).step_by(AHEAD) {
+            let part = first..keys.len().min(first + AHEAD);
+            names.clear();
+            for (place, row) in places.iter_mut().zip(part.clone()) {
+                let start = names.len();
+                names.extend_from_slice(&prefixes[row].to_be_bytes());
+                names.extend_from_slice(keys.bytes(row));
+                *place = (self.hash(&names[start..]), start, names.len());
+                self.expect(place.0);
+            }
+            for (&(hash, start, end), row) in places.iter().zip(part) {
+                stamped.clear();
+                stamped.extend_from_slice(&times[row].to_be_bytes());
+                stamped.extend_from_slice(values.bytes(row));
+                self.put_hashed(hash, &names[start..end], Some(&stamped), WRITTEN);
+            }
+        }
+    }
+
+    /// How many bytes all these keys begin with.
+    fn common(&self, places: &[Place]) -> usize {
+        let Some((&first, others)) = places.split_first() else { return 0 };
+        let first = self.log.key(first);
+        others.iter().fold(first.len(), |common, &place| {
+            let key = self.log.key(place);
+            if key.starts_with(&first[..common]) {
+                return common;
+            }
+            first.iter().zip(key).take_while(|(a, b)| a == b).count()
+        })
+    }
+
     pub fn sort(&mut self) -> &[Place] {
         if self.sorted.is_none() {
             let places = self.all_written();
             let log = &self.log;
-            // The first bytes of a key decide most comparisons, without reading the log.
+            let common = self.common(&places);
+            // The first bytes in which keys differ decide most comparisons, without reading the log.
             let mut found: Vec<(u64, Place)> = places
                 .into_iter()
                 .map(|place| {
-                    let key = log.key(place);
+                    let key = &log.key(place)[common..];
                     let mut first = [0; 8];
                     let some = key.len().min(8);
                     first[..some].copy_from_slice(&key[..some]);

@@ -8,6 +8,7 @@ pub mod entry_rows;
 pub mod group;
 pub mod interner;
 pub mod json;
+pub mod lists;
 pub mod murmur;
 pub mod rows;
 pub mod segments;

@@ -165,6 +165,31 @@ impl EntryMap {
         Ok(())
     }
 
+    /// `put_rows` of keys behind prefixes and values behind times.
+    #[allow(clippy::too_many_arguments)]
+    fn put_stamped(
+        &mut self,
+        py: Python<'_>,
+        prefixes: Held<i64>,
+        data: Held<u8>,
+        offsets: Held<i64>,
+        times: Held<i64>,
+        value_data: Held<u8>,
+        value_offsets: Held<i64>,
+    ) -> PyResult<()> {
+        let (keys, values) = (rows_of(&data, &offsets, None)?, rows_of(&value_data, &value_offsets, None)?);
+        let (prefixes, times) = (prefixes.slice(), times.slice());
+        if [prefixes.len(), times.len(), values.len()].iter().any(|&length| length != keys.len()) {
+            return Err(PyValueError::new_err("there is not one prefix, time and value per key"));
+        }
+        if keys.longest() + 8 >= LENGTH_MAX || values.longest() + 8 >= LENGTH_MAX {
+            return Err(too_long());
+        }
+        let entered = &mut self.entered;
+        py.detach(|| entered.put_stamped(prefixes, &keys, times, &values));
+        Ok(())
+    }
+
     fn keep_many(&mut self, keys: &Bound<'_, PyAny>, values: &Bound<'_, PyAny>) -> PyResult<()> {
         self.each(keys, values, Entered::keep)
     }

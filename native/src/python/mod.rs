@@ -14,6 +14,7 @@ mod handed;
 mod interner;
 mod json_reading;
 mod json_writing;
+mod lists;
 mod reader;
 mod rows;
 mod strings;
@@ -22,7 +23,7 @@ mod words;
 mod writer;
 
 /// Changes with every change of a signature: a module that was built from other sources is not used.
-const INTERFACE: u32 = 12;
+const INTERFACE: u32 = 13;
 
 impl From<Refused> for PyErr {
     fn from(refused: Refused) -> PyErr {
@@ -46,6 +47,7 @@ fn penstock_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<json_reading::JsonProjector>()?;
     module.add_class::<json_reading::JsonForm>()?;
     module.add_function(wrap_pyfunction!(json_writing::write_records, module)?)?;
+    module.add_class::<lists::ListEntries>()?;
     module.add_class::<tally::Tally>()?;
     module.add_function(wrap_pyfunction!(group::group_rows, module)?)?;
     module.add_function(wrap_pyfunction!(group::highest_rows, module)?)?;

@@ -14,9 +14,12 @@ from penstock.state import native
 from penstock.state.recovery.changelog import from_changelog_columns, from_packed_changelog
 from penstock.state.serdes.serde import BYTES, INT, STRING, Serde, typed_json
 from penstock.state.stores.count_store import CountStoreView, state_of
+from penstock.state.stores.entry_cache import new_entries
 from penstock.state.stores.memory_backend import MemoryBackend
-from penstock.state.stores.store import StoreSpec, StoreWrites
+from penstock.state.stores.segmented_store import DistinctKeys, SegmentedState
+from penstock.state.stores.store import StampedPuts, StoreSpec, StoreWrites
 from penstock.state.stores.store_view import KeyValueStoreView
+from penstock.state.stores.write_buffer import put_entries
 from penstock.topologies.columnar import kernels
 from penstock.topologies.columnar.avro_columns import AvroCoder, AvroForm, AvroProjection
 from penstock.topologies.columnar.avro_writing import avro_writer
@@ -306,6 +309,46 @@ def _coded_tally() -> Any:
     return taken and list(zip(found, *(np.frombuffer(part, np.int64).tolist() for part in sums), strict=True))
 
 
+def _lists() -> Any:
+    """Entries of a list store: found, appended and committed by columns, with equal times, and some that came too late."""
+    spec = StoreSpec("lists", "list", BYTES, BYTES, retention_ms=40)
+    backend = MemoryBackend([spec])
+    buffer = SegmentedState(state := state_of(spec, backend), only_appends=True)
+    texts = [text for text in _TEXTS if text is not None]
+    names = sorted(set(texts))
+    column, values = BytesColumn.of(names), BytesColumn.of(texts)
+    keys = DistinctKeys(names, (column.data, column.offsets))
+    numbers = np.array([names.index(text) for text in texts], np.int64)
+    out: list[Any] = []
+    late: NDArray[np.bool_] = numbers == 1
+    for start in (0, 30, 30, 110):
+        times = start + np.arange(len(texts), dtype=np.int64) % 7
+        expired = late if start == 110 else None
+        if expired is not None:
+            times[late] -= 60
+        buffer.append_all(keys, numbers, times, (values.data, values.offsets), expired)
+        buffer.expire_before(max(start - 40, 0))
+        found = buffer.within(keys, start - 20, start + 5)
+        read = found.values_at(np.arange(len(found.times) - 1, -1, -2))
+        listed = read if isinstance(read, list) else BytesColumn(*read).to_list()
+        written = state.pending()
+        out.append((found.counts.tolist(), found.times.tolist(), listed, written))
+        backend.commit([StoreWrites(spec.name, list(zip(*written[:2], strict=True)), b"", state.drop_below)])
+        state.committed()
+    return out
+
+
+def _stamped() -> Any:
+    """Entries with numbers before keys and values, in the memory of a store."""
+    texts = [text for text in _TEXTS if text is not None]
+    numbers = np.arange(len(texts), dtype=np.int64) - 3
+    column = BytesColumn.of(texts)
+    puts = StampedPuts(numbers, column.data, column.offsets, numbers * 1_000, column.data, column.offsets)
+    put_entries(entries := new_entries(), puts)
+    entries.sort_written()
+    return entries.written_part(b"p", 0, len(texts))
+
+
 _CHECKS: dict[str, Callable[[], Any]] = {
     "columns of bytes": _columns,
     "codes": _codes,
@@ -321,4 +364,6 @@ _CHECKS: dict[str, Callable[[], Any]] = {
     "tallies of codes": _coded_tally,
     "records as JSON": _written,
     "rows as JSON": _forms,
+    "entries of lists": _lists,
+    "entries with numbers": _stamped,
 }

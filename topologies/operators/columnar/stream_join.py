@@ -16,7 +16,7 @@ import numpy as np
 from penstock.state.errors import SerdeError
 from penstock.state.log import Headers
 from penstock.state.serdes.serde import Serde
-from penstock.state.stores.segmented_store import TIME_IN, SegmentedState
+from penstock.state.stores.segmented_store import DistinctKeys, FoundEntries, SegmentedState
 from penstock.topologies.columnar.column_parts import keyed, nulls_of
 from penstock.topologies.columnar.encoded_columns import SAME_BYTES, EncodedColumn, ParsedColumn
 from penstock.topologies.columnar.kernels import Coder
@@ -62,7 +62,7 @@ class EventTime(NamedTuple):
         return np.maximum(marks[orders // self.stride], self.watermark_ms)
 
 
-Appends = tuple[list[bytes], list[int], list[int], list[bytes], list[int]]
+Appends = tuple[DistinctKeys, Places, Ints, tuple[Any, Any], Mask | None]
 """Distinct keys; each record's key, as a number, its time and its value; which of the records are expired on arrival."""
 
 
@@ -85,7 +85,7 @@ class _Side(NamedTuple):
     ranks: Places
     times: Ints
     orders: Ints
-    keys: list[bytes]
+    keys: DistinctKeys
     numbers: Places
     texts: BytesColumn
     objects: list[Any] | None
@@ -99,9 +99,9 @@ class _Results(NamedTuple):
 
 
 class _Stored(NamedTuple):
-    """Entries of a buffer that records of a batch may meet."""
+    """Entries of a buffer that records of a batch may meet. ``found``: ``None``: there are none."""
 
-    store_keys: list[bytes]
+    found: FoundEntries | None
     numbers: Places
     times: Ints
 
@@ -252,7 +252,10 @@ class StreamJoinColumns:
         written = self._values[port].written(BytesColumn(raw.data, raw.offsets))
         if found is None or written is None:
             return None
-        return _Side(batch, ranks, times, orders, found.store_keys, found.groups.numbers, *written)
+        listed = found.store_keys
+        packed = BytesColumn.of(listed)
+        distinct = DistinctKeys(listed, (packed.data, packed.offsets))
+        return _Side(batch, ranks, times, orders, distinct, found.groups.numbers, *written)
 
     def _key_column(self, batch: Batch) -> Column | None:
         """Keys that are what their bytes decode to."""
@@ -265,12 +268,10 @@ class StreamJoinColumns:
         return CodedColumn.of(keys) if {type(k) for k in keys} <= {serde.exact, type(None)} else None
 
     def _appends(self, port: int, side: _Side, now: Ints) -> Appends:
-        texts: Any = side.texts.to_list()  # none is null
-        expired: list[int] = []
-        if len(now):
-            floors = now[side.ranks] - self._bounds.keep_ms[port]
-            expired = np.flatnonzero(side.times < floors).tolist()
-        return side.keys, side.numbers.tolist(), side.times.tolist(), texts, expired
+        floors = now[side.ranks] - self._bounds.keep_ms[port] if len(now) else None
+        expired = None if floors is None else side.times < floors
+        texts = (side.texts.data, side.texts.offsets)
+        return side.keys, side.numbers, side.times, texts, expired if expired is not None and expired.any() else None
 
     # -- partners ------------------------------------------------------------------------------------------------
 
@@ -286,8 +287,8 @@ class StreamJoinColumns:
         pools: list[TextPool | EncodedColumn] = []
         entries: list[Places] = []
         for port in (0, 1):
-            held, codes = _used(stored[port], found[1 - port][1])
-            pool = self._pool(port, held, sides[port])
+            used, codes = _used(stored[port], found[1 - port][1])
+            pool = self._pool(port, stored[port].found, used, sides[port])
             if pool is None:
                 return "a value cannot be read"
             pools.append(pool)
@@ -297,14 +298,13 @@ class StreamJoinColumns:
     def _stored(self, port: int, others: _Side | None, numbers: Places) -> _Stored:
         """The buffered entries of a side that may be partners of the other side's records."""
         if others is None or not len(others.times):
-            return _Stored([], np.empty(0, np.intp), np.empty(0, np.int64))
+            return _Stored(None, np.empty(0, np.intp), np.empty(0, np.int64))
         before_ms, after_ms = self._bounds.around(1 - port)
         low, high = int(others.times.min()) - before_ms, int(others.times.max()) + after_ms
-        counts, store_keys = self._buffers[port].between(others.keys, max(low, 0), high)
-        times = np.frombuffer(b"".join([k[TIME_IN] for k in store_keys]), ">i8").astype(np.int64)
-        firsts = np.empty(len(others.keys), np.intp)
+        found = self._buffers[port].within(others.keys, max(low, 0), high)
+        firsts = np.empty(len(others.keys.listed), np.intp)
         firsts[others.numbers] = numbers
-        return _Stored(store_keys, np.repeat(firsts, counts), times)
+        return _Stored(found, np.repeat(firsts, found.counts), found.times)
 
     def _partners(
         self, port: int, sides: list[_Side | None], numbers: list[Places], stored: _Stored, now: Ints
@@ -343,11 +343,13 @@ class StreamJoinColumns:
         earlier = ranks[entries] < side.ranks[records]
         return records[earlier], entries[earlier]
 
-    def _pool(self, port: int, store_keys: list[bytes], side: _Side | None) -> TextPool | EncodedColumn | None:
+    def _pool(
+        self, port: int, stored: FoundEntries | None, used: Places, side: _Side | None
+    ) -> TextPool | EncodedColumn | None:
         """The values of stored entries, and behind them those of the batch."""
         values = self._values[port]
-        raw = BytesColumn.of([entry[8:] for entry in self._buffers[port].encoded(store_keys)])
-        written = values.written(raw)
+        raw = [] if stored is None or not len(used) else stored.values_at(used)
+        written = values.written(BytesColumn.of(raw) if isinstance(raw, list) else BytesColumn(*raw))
         if written is None:
             return None
         texts, objects = written
@@ -414,9 +416,9 @@ class StreamJoinColumns:
         distinct: dict[int, bytes] = {}
         for side, of_side in zip(sides, numbers, strict=True):
             if side is not None and len(of_side):
-                firsts = np.empty(len(side.keys), np.intp)
+                firsts = np.empty(len(side.keys.listed), np.intp)
                 firsts[side.numbers] = of_side
-                distinct.update(zip(firsts.tolist(), side.keys, strict=True))
+                distinct.update(zip(firsts.tolist(), side.keys.listed, strict=True))
         keys = BytesColumn.of([distinct[number] for number in range(len(distinct))])
         return EncodedColumn.of_codes(of_pairs.astype(np.int32), keys, self._key_serde, Coder())
 
@@ -450,14 +452,15 @@ def _common_keys(sides: list[_Side | None]) -> list[Places]:
         if side is None:
             out.append(np.empty(0, np.intp))
             continue
-        of_keys = [index.setdefault(key, len(index)) for key in side.keys]
+        of_keys = [index.setdefault(key, len(index)) for key in side.keys.listed]
         out.append(np.array(of_keys, np.intp)[side.numbers])
     return out
 
 
-def _used(stored: _Stored, partners: Places) -> tuple[list[bytes], Places]:
-    """The stored entries that are partners, and the partners by their places among these and what is behind them."""
-    count = len(stored.store_keys)
+def _used(stored: _Stored, partners: Places) -> tuple[Places, Places]:
+    """The places of stored entries that are partners, and the partners by their places among these and what is behind
+    them."""
+    count = len(stored.times)
     used = np.zeros(count, np.bool_)
     used[partners[partners < count]] = True
     renumbered = np.cumsum(used) - 1
@@ -465,7 +468,7 @@ def _used(stored: _Stored, partners: Places) -> tuple[list[bytes], Places]:
     codes = partners - (count - kept)
     of_stored = partners < count
     codes[of_stored] = renumbered[partners[of_stored]]
-    return [stored.store_keys[i] for i in np.flatnonzero(used).tolist()], codes
+    return np.flatnonzero(used), codes
 
 
 def _in_order(late: list[Batch]) -> Batch | None:

@@ -3,19 +3,30 @@
 from __future__ import annotations
 
 import random
+from itertools import pairwise
 from typing import Any
 
+import numpy as np
 import pytest
 
+from penstock.state import native
 from penstock.state.serdes.serde import BYTES
 from penstock.state.stores.count_store import state_of
 from penstock.state.stores.list_store import ListStoreView
 from penstock.state.stores.memory_backend import MemoryBackend
-from penstock.state.stores.segmented_store import TIME_IN, SegmentedState
+from penstock.state.stores.segmented_store import DistinctKeys, SegmentedState
 from penstock.state.stores.store import StoreSpec, StoreWrites
 
 SPEC = StoreSpec("s", "list", BYTES, BYTES, retention_ms=40)
 KEYS = [b"a", b"ab", b"b", b""]
+
+
+def packed(values: list[bytes]) -> tuple[bytes, Any]:
+    """Values as a column."""
+    return b"".join(values), np.cumsum([0, *map(len, values)], dtype=np.int64)
+
+
+DISTINCT = DistinctKeys(KEYS, packed(KEYS))
 
 
 class Buffer:
@@ -47,16 +58,39 @@ def one_by_one(to: Buffer, rows: list[tuple[int, int, bytes, int]]) -> None:
 
 
 def at_once(to: Buffer, rows: list[tuple[int, int, bytes, int]]) -> None:
-    numbers, times, values = ([row[i] for row in rows] for i in range(3))
-    expired = [i for i, (_, time_ms, _, floor_ms) in enumerate(rows) if time_ms < floor_ms]
-    to.buffer.append_all(KEYS, numbers, times, values, expired)  # type: ignore[arg-type]  # each of its type
+    numbers, times, floors = (np.array([row[i] for row in rows], np.int64) for i in (0, 1, 3))
+    expired = times < floors
+    to.buffer.append_all(DISTINCT, numbers, times, packed([row[2] for row in rows]), expired if expired.any() else None)
     to.buffer.expire_before(max((row[3] for row in rows), default=0))
 
 
+def found(of: Buffer, low: int, high: int) -> tuple[list[int], list[int], list[bytes]]:
+    """How many entries each key has, their times, and the values of every second one."""
+    entries = of.buffer.within(DISTINCT, low, high)
+    values = entries.values_at(np.arange(0, len(entries.times), 2))
+    if not isinstance(values, list):
+        data, offsets = values
+        values = [data[start:end] for start, end in pairwise(offsets.tolist())]
+    return entries.counts.tolist(), entries.times.tolist(), values
+
+
+@pytest.mark.parametrize("in_rows", [0.0, 0.2])
+@pytest.mark.parametrize("compiled", ["off", "auto"])
 @pytest.mark.parametrize("seed", range(60))
-def test_the_same_as_one_by_one(seed: int) -> None:
+def test_the_same_as_one_by_one(seed: int, compiled: native.Choice, in_rows: float) -> None:
+    """``in_rows``: how often a batch is appended row by row in between."""
+    native.choose("off")
+    single = Buffer()
+    native.choose(compiled)
+    try:
+        play(seed, single, Buffer(), in_rows)
+    finally:
+        native.choose("auto")
+
+
+def play(seed: int, single: Buffer, batched: Buffer, in_rows: float) -> None:
+    """Play random steps, once row by row."""
     rng = random.Random(seed)
-    single, batched = Buffer(), Buffer()
     now, number = 0, 0
     for _ in range(rng.randint(1, 25)):
         rows = []
@@ -66,23 +100,52 @@ def test_the_same_as_one_by_one(seed: int) -> None:
             rows.append((rng.randrange(len(KEYS)), time_ms, b"%d" % number, max(0, now - 40)))
             number += 1
         one_by_one(single, rows)
-        at_once(batched, rows)
-        then = rng.choice(("", "", "commit", "commit", "reopen", "trim"))
+        (one_by_one if rng.random() < in_rows else at_once)(batched, rows)
+        then = rng.choice(("", "", "commit", "commit", "reopen", "trim", "discard"))
+        size = rng.choice((0, 1, 300, 2_000))
         for to in (single, batched):
             if then in ("commit", "reopen"):
                 to.commit()
-            if then == "reopen":
+            if then == "discard":
+                to.state.discard()
+            if then in ("reopen", "discard"):
                 to.reopen()
                 to.buffer.expire_before(max(0, now - 40))
             if then == "trim":
-                to.state.trim(rng.choice((1, 2_000)), remeasure=True)
+                to.state.trim(size, remeasure=True)
         low, high = sorted((rng.randint(0, now), rng.randint(0, now)))
-        counts, store_keys = batched.buffer.between(KEYS, low, high)
-        entries = [[e.value for e in single.buffer.fetch(key, low, high)] for key in KEYS]
-        assert counts == list(map(len, entries))
-        assert [e[8:] for e in batched.buffer.encoded(store_keys)] == [value for of in entries for value in of]
-        assert all(low <= int.from_bytes(key[TIME_IN], "big") <= high for key in store_keys)
+        entries = [[*single.buffer.fetch(key, low, high)] for key in KEYS]
+        listed = [entry for of in entries for entry in of]
+        expected = [*map(len, entries)], [e.time_ms for e in listed], [e.value for e in listed[::2]]
+        if rng.random() < in_rows:
+            assert [[*batched.buffer.fetch(key, low, high)] for key in KEYS] == entries
+        assert found(batched, low, high) == expected
         assert batched.committed == single.committed
     for to in (single, batched):
         to.commit()
     assert batched.committed == single.committed
+
+
+def test_what_the_compiled_part_keeps_is_counted_and_freed() -> None:
+    if native.compiled() is None:
+        return
+    spec = StoreSpec("s", "list", BYTES, BYTES, retention_ms=2_000)
+    backend = MemoryBackend([spec])
+    state = state_of(spec, backend)
+    buffer = SegmentedState(state, only_appends=True)
+    names = [b"%d" % number for number in range(2_000)]
+    keys, numbers = DistinctKeys(names, packed(names)), np.arange(2_000)
+    buffer.append_all(keys, numbers, numbers, packed([b"v" * 100] * 2_000))
+    assert state.uncommitted_bytes() > 2_000 * 100
+    whole = state.size_bytes()
+    state.trim(whole // 8)
+    assert state.size_bytes() == whole, "what is uncommitted stays"
+    put, values, times = state.pending()
+    backend.commit([StoreWrites("s", list(zip(put, values, strict=True)), b"at")])
+    state.committed()
+    assert (len(put), times, state.uncommitted_bytes()) == (2_000, numbers.tolist(), 0)
+    assert state.size_bytes() <= whole // 8, "it is trimmed once that can be done"
+    found = buffer.within(keys, 0, 10_000)
+    assert found.counts.tolist() == [1] * 2_000
+    state.trim(0)
+    assert state.size_bytes() == 0

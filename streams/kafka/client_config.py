@@ -68,9 +68,10 @@ _CONSUMER_DEFAULTS: dict[str, Any] = {
 
 _PRODUCER_DEFAULTS: dict[str, Any] = {
     "compression.type": "lz4",
-    # A shorter linger makes the client's thread wake up thousands of times a second for small batches. A commit does
-    # not wait for it: flushing sends what is queued at once.
-    "linger.ms": 20,
+    # A turn hands over all its records at once, so a worker that is behind sends large batches anyway; one that keeps up
+    # adds this to each record's latency. A shorter linger makes the client's thread wake up thousands of times a second
+    # for small batches. A commit does not wait for it: flushing sends what is queued at once.
+    "linger.ms": 2,
     "batch.size": 1_000_000,
     "socket.nagle.disable": True,
     "allow.auto.create.topics": False,
@@ -84,14 +85,13 @@ _SENT_MAX_RECORDS, _SENT_BYTES = 100_000, 320
 
 # The first record of a transaction waits while the broker still ends the previous one, and is tried again after this
 # time. The client's default adds most of it to every commit.
-_TRANSACTION_DEFAULTS: dict[str, Any] = {"retry.backoff.ms": 10}
+# Readers see a record only when its transaction commits, which sends the queue at once. A shorter linger only gives the
+# broker more requests, and its CPU then slows the commits.
+_TRANSACTION_DEFAULTS: dict[str, Any] = {"retry.backoff.ms": 10, "linger.ms": 10}
 
 # For low latency: a record does not wait to be batched, at the price of more and smaller requests.
 _LOW_LATENCY_CONSUMER: dict[str, Any] = {"fetch.queue.backoff.ms": 2}
 _LOW_LATENCY_PRODUCER: dict[str, Any] = {"linger.ms": 1}
-# Readers see a record only when its transaction commits, which sends the queue at once. A shorter linger only gives the
-# broker more requests, and its CPU then slows the commits.
-_LOW_LATENCY_TRANSACTION: dict[str, Any] = {"linger.ms": 10}
 
 # A member learns of a group change from its next heartbeat, and members that have given up their tasks wait for the
 # last one. A third of the default session, 15 s, would be that long a pause.
@@ -216,7 +216,7 @@ def producer_config(
     defaults["queue.buffering.max.kbytes"] = queue_max_bytes >> 10
     defaults["queue.buffering.max.messages"] = min(queue_max_bytes // _SENT_BYTES, _SENT_MAX_RECORDS)
     if transactional_id is not None:
-        defaults |= {**_TRANSACTION_DEFAULTS, **(_LOW_LATENCY_TRANSACTION if low_latency else {})}
+        defaults |= _TRANSACTION_DEFAULTS
     config = {**defaults, **mine}
     config |= {
         "bootstrap.servers": bootstrap_servers,

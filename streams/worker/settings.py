@@ -44,7 +44,7 @@ class WorkerSettings:
 
     ``latency``: ``"low"`` makes turns of the loop shorter and sends records without waiting for more, at the price of
     more and smaller requests. It also lets an at-least-once commit wait up to a quarter of its interval (50 ms at
-    most) until all records are acknowledged. ``"balanced"`` collects outputs for 20 ms. Batches grow and shrink by
+    most) until all records are acknowledged. ``"balanced"`` collects outputs for 2 ms. Batches grow and shrink by
     themselves, up to ``batch_max_records`` (4,000 at most if records are Python objects). ``buffered_max_records``
     bounds the buffered records per input partition (as do 32 MB), ``state_cache_max_bytes`` uncommitted writes and
     decoded entries of all tasks, besides the memory that ``rocksdb`` sets (``RocksDBOptions``); 0: see

@@ -17,7 +17,7 @@ from penstock.state.serdes.serde import Serde
 from penstock.state.stores.count_store import tallies
 from penstock.state.stores.store import StoreSpec
 from penstock.state.stores.store_view import KeyValueStoreView
-from penstock.topologies.aggregators.kept_records import KeptByTime
+from penstock.topologies.aggregators.kept_records import KeptBest
 from penstock.topologies.operator_api.batch import Batch, ColumnBatch
 from penstock.topologies.operator_api.edge_kinds import Emits
 from penstock.topologies.operator_api.operator import Emission, Operator, OperatorContext, OperatorSpec
@@ -95,10 +95,8 @@ class AggregateSpec(OperatorSpec):
         if self.emission != "every_update":
             return ROW_LAYOUT
         keys = given.keys or not self.lists_of_keys
-        # what is kept by time is passed on as bytes, of which no field has been read
-        return (
-            EdgeLayout(keys, True, fields=frozenset()) if isinstance(self.fold.kept, KeptByTime) else EdgeLayout(keys)
-        )
+        # a single value is passed on as bytes, of which no field has been read
+        return EdgeLayout(keys) if isinstance(self.fold.kept, KeptBest) else EdgeLayout(keys, True, fields=frozenset())
 
     def open(self, ctx: OperatorContext) -> Operator:
         """The running form."""

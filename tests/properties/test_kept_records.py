@@ -22,6 +22,8 @@ from penstock.topologies.aggregators import Aggregator
 from penstock.topologies.columnar import column_parts
 from penstock.topologies.expressions.functions import col, left, lit, right, struct
 from penstock.topologies.operator_api.operator import Emission
+from penstock.topologies.operators.aggregates import aggregate
+from penstock.topologies.operators.aggregates.folds import best_texts
 from penstock.topologies.operators.aggregates.folds import kept as folds
 from penstock.topologies.windows import Windows, hopping, tumbling
 
@@ -145,7 +147,8 @@ def outcome(
 def folded(monkeypatch: pytest.MonkeyPatch) -> Counter[bool]:
     """How often batches of any length were folded by columns, and how often they were left to the rows."""
     seen: Counter[bool] = Counter()
-    monkeypatch.setattr(column_parts, "FEWEST", 1)
+    for module in (column_parts, aggregate, best_texts):
+        monkeypatch.setattr(module, "FEWEST", 1)
     for kind in (folds.LatestColumns, folds.BestColumns, folds.ByRankColumns):
         fold = kind.fold
 
@@ -172,6 +175,47 @@ def test_columns_change_nothing(made: str, how: str, folded: Counter[bool]) -> N
         assert folded[False]
 
 
+@pytest.mark.parametrize("how", ["per commit", "windows per commit", "windows on close"])
+@pytest.mark.parametrize("made", ["last", "first", "highest", "by nothing"])
+def test_results_at_a_commit_are_bytes(made: str, how: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For many keys; a null result among them goes by rows."""
+    monkeypatch.setitem(MADE, "by nothing", lambda: agg.max_by(col("x"), value=Bid))
+    seen: Counter[bool] = Counter()
+    of = folds.KeptResults.of
+
+    def counted(self: Any, aggregates: list[Any]) -> Any:
+        found = of(self, aggregates)
+        seen[found is not None] += 1
+        return found
+
+    monkeypatch.setattr(folds.KeptResults, "of", counted)
+    rng = random.Random(made)
+
+    def keyed(topology: ps.Topology, *, columns: bool) -> Any:
+        with ps.TopologyTestDriver(topology, auto_commit=False, columns=columns) as driver:
+            for start in range(0, len(rows), 150):
+                driver.pipe_raw({"in": rows[start : start + 150]})
+                if start % 300:
+                    driver.commit()
+                if start == 600:
+                    driver.restart(restore=True)
+            driver.commit()
+            return driver.read_raw("out"), driver.changelogs
+
+    def value(i: int) -> bytes | None:
+        if made != "by nothing":
+            return text_of(rng)
+        return b'{"n":1,"m":1,"x":2}' if i < 300 or rng.random() < 0.5 else b'{"n":1,"m":1}'
+
+    rows = [Record(b"%d" % rng.randrange(40 if i < 300 else 90), value(i), i // 10) for i in range(900)]
+    rows = [r for r in rows if r.value != b'{"n":true}']
+    topology = program(made, how, "table", keys="texts")
+    by_rows = keyed(topology, columns=False)
+    assert not seen
+    assert keyed(topology, columns=True) == by_rows
+    assert seen[made != "by nothing"] or (made == "by nothing" and how != "per commit")
+
+
 class Both(msgspec.Struct, frozen=True):
     """A joined record."""
 
@@ -185,6 +229,52 @@ class Within(msgspec.Struct, frozen=True):
 
     both: Both
     more: Bid | None = None
+
+
+COMBINED = (
+    "best of one",
+    "best by two",
+    "lowest by text",
+    "highest",
+    "highest with many ties",
+    "by nullable",
+    "by what fails",
+)
+
+
+@pytest.mark.parametrize("how", ["per commit", "windows per commit", "windows on close"])
+@pytest.mark.parametrize("made", COMBINED)
+def test_partials_by_columns_change_nothing(
+    made: str, how: str, folded: Counter[bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both sides of a repartition topic: records into partials, and partials into aggregates."""
+    seen: Counter[str] = Counter()
+    for step in ("with_records", "merged"):
+        of = getattr(best_texts.BestTexts, step)
+
+        def counted(self: Any, *args: Any, of: Any = of, step: str = step) -> Any:
+            found = of(self, *args)
+            seen[step] += found is not None
+            return found
+
+        monkeypatch.setattr(best_texts.BestTexts, step, counted)
+    for seed in SEEDS:
+        builder = ps.StreamsBuilder("kept", key=str, value=Bid)
+        key = (struct(m=col("m") % 3), col("m"), col("text"))[seed % 3]
+        groups = builder.stream("in").group_by(key)
+        windows, emission = HOW[how]
+        whole = groups if windows is None else groups.windowed_by(windows)
+        table = whole.aggregate(MADE[made](), emission=emission, combine=True, name="kept")
+        if seed % 2 and emission != "on_close":
+            table.to_changes().map_values(lambda c: [c.new, c.old], value=list).to("out")
+        else:
+            table.to("out")
+        topology, batch = builder.build(), BATCHES[seed % len(BATCHES)]
+        monkeypatch.setattr(best_texts, "FEWEST", 1 << 40)
+        rows = outcome(topology, seed, batch, columns=False)
+        monkeypatch.setattr(best_texts, "FEWEST", 1)
+        assert outcome(topology, seed, batch, columns=True) == rows, (seed, batch)
+    assert seen["merged"] and (seen["with_records"] or windows is not None)
 
 
 JOINED: dict[str, Callable[[], Aggregator]] = {

@@ -18,13 +18,14 @@ from penstock.state.stores.count_store import tallies
 from penstock.state.stores.store import StoreSpec
 from penstock.state.stores.store_view import KeyValueStoreView
 from penstock.topologies.aggregators.kept_records import KeptBest
+from penstock.topologies.columnar.column_parts import FEWEST
 from penstock.topologies.operator_api.batch import Batch, ColumnBatch
 from penstock.topologies.operator_api.edge_kinds import Emits
 from penstock.topologies.operator_api.operator import Emission, Operator, OperatorContext, OperatorSpec
 from penstock.topologies.operator_api.required_columns import ROW_LAYOUT, EdgeLayout, InputMode, RequiredColumns
 from penstock.topologies.operators.aggregates.fold import Aggregation, BuiltOperator, Fold, with_members
 from penstock.topologies.operators.aggregates.folds.choice import column_fold, row_fold, tally_fold
-from penstock.topologies.operators.aggregates.folds.kept import keeping_mode
+from penstock.topologies.operators.aggregates.folds.kept import KeptResults, keeping_mode
 from penstock.topologies.operators.aggregates.folds.strategy import Changes, OutKeys, Touched
 from penstock.topologies.operators.aggregates.folds.updates import why_no_updates
 from penstock.topologies.operators.base.member_store import MemberStore
@@ -92,6 +93,9 @@ class AggregateSpec(OperatorSpec):
         return EdgeLayout(keys=True, values=True) if counts and shown else ROW_LAYOUT
 
     def _layout_of_kept(self, given: EdgeLayout) -> EdgeLayout:
+        if self.emission == "per_commit":
+            one = not isinstance(self.fold.kept, KeptBest) and not self.sends_olds
+            return EdgeLayout(values=True, fields=frozenset()) if one else ROW_LAYOUT
         if self.emission != "every_update":
             return ROW_LAYOUT
         keys = given.keys or not self.lists_of_keys
@@ -136,6 +140,8 @@ class AggregateOperator(Operator):
         self._lists_of_keys = spec.keeps_records and spec.lists_of_keys
         self._emits: Emission | None = spec.emission if ctx.has_consumers else None
         """When changes are emitted; ``None``: never, because there are no consumers."""
+        self._folded = False
+        """Whether records were folded by columns: then results are shown as columns, too."""
         self._changed: dict[bytes, Any] = {}
         self._olds: dict[bytes, Any] | None = {} if spec.sends_olds else None
         """The last emitted value of each key that changed since the last commit."""
@@ -154,6 +160,7 @@ class AggregateOperator(Operator):
             self._columns = column_fold(
                 state, spec.fold, members=members, updates=updates, olds=olds, show=show, out_keys=out_keys
             )
+        self._kept = None if olds else KeptResults.of_fold(spec.fold.kept)
         self._tally = tally_fold(self._columns, state, self._key_serde, sums=spec.fold.sums)
 
     def usable(self, batch: Batch) -> Batch:
@@ -204,6 +211,7 @@ class AggregateOperator(Operator):
             olds = list(map(self._state.entries.__getitem__, touched.entries.store_keys))
         if not self._columns.fold(batch, touched):
             return False
+        self._folded = True
         if self._emits == "per_commit":
             for store_key, old in zip(touched.entries.store_keys, olds, strict=False):
                 assert self._olds is not None
@@ -247,6 +255,11 @@ class AggregateOperator(Operator):
         result = self._result
         if result is None:
             return batch
+
+        if self._folded and self._kept is not None and len(batch) >= FEWEST:
+            kept = self._kept.of(batch.values)
+            if kept is not None:
+                return ColumnBatch(batch.keys, kept, batch.times, batch.orders, batch.headers)
 
         def of(aggregate: Any) -> Any:
             return None if aggregate is None else result(aggregate)

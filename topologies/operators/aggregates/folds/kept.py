@@ -77,6 +77,28 @@ def keeping_fold(
     return BestColumns(state, kept, written, show=show, out_keys=out_keys, olds=olds)
 
 
+class KeptResults:
+    """The results of aggregates that keep one value each, as the bytes of these."""
+
+    def __init__(self, kept: KeptByTime | KeptByRank, written: WrittenTexts) -> None:
+        self._serde = kept.serde
+        self._written = written
+        self._coder = Coder()
+
+    @classmethod
+    def of_fold(cls, kept: KeptRecords | None) -> KeptResults | None:
+        """For what a fold keeps; ``None``: it is not one value, or not kept as bytes."""
+        written = None if kept is None or isinstance(kept, KeptBest) else written_texts(kept.serde)
+        return None if written is None or isinstance(kept, KeptBest | None) else cls(kept, written)
+
+    def of(self, aggregates: list[Any]) -> WrittenColumn | None:
+        """The results. ``None``: one is null, or cannot be read."""
+        if not all(aggregates):
+            return None
+        texts = self._written.of(BytesColumn.of([aggregate[-1] for aggregate in aggregates]))
+        return None if texts is None else WrittenColumn(texts, self._serde, self._coder)
+
+
 class LatestColumns:
     """Keeps the value with the latest, or earliest, time."""
 

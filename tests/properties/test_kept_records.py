@@ -20,11 +20,12 @@ from penstock.streams.task.error_policies import Policies
 from penstock.streams.task.task_options import TaskOptions
 from penstock.topologies.aggregators import Aggregator
 from penstock.topologies.columnar import column_parts
-from penstock.topologies.expressions.functions import col, left, lit, right, struct
+from penstock.topologies.expressions.functions import col, key, left, lit, right, struct
 from penstock.topologies.operator_api.operator import Emission
 from penstock.topologies.operators.aggregates import aggregate
 from penstock.topologies.operators.aggregates.folds import best_texts
 from penstock.topologies.operators.aggregates.folds import kept as folds
+from penstock.topologies.operators.columnar.struct_keys import StructKeys
 from penstock.topologies.windows import Windows, hopping, tumbling
 
 pytestmark = pytest.mark.skipif(not hasattr(compiled(), "JsonForm"), reason="columns of values need the compiled part")
@@ -214,6 +215,43 @@ def test_results_at_a_commit_are_bytes(made: str, how: str, monkeypatch: pytest.
     assert not seen
     assert keyed(topology, columns=True) == by_rows
     assert seen[made != "by nothing"] or (made == "by nothing" and how != "per commit")
+
+
+@pytest.mark.parametrize("emission", ["every_update", "per_commit"])
+@pytest.mark.parametrize("made", ["last", "highest", "best by two", "count"])
+def test_struct_keys_stay_bytes_behind_a_repartition_topic(
+    made: str, emission: Emission, folded: Counter[bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where later operators read them, and beside keys that have not the form, which go by rows."""
+    seen: Counter[bool] = Counter()
+    of = StructKeys.of
+
+    def counted(self: Any, texts: Any) -> Any:
+        found = of(self, texts)
+        seen[found is not None] += 1
+        return found
+
+    monkeypatch.setattr(StructKeys, "of", counted)
+    for seed in range(9):
+        builder = ps.StreamsBuilder("kept", key=str, value=Bid)
+        key_of = struct(m=col("m"), text=col("text") if seed % 3 else lit("plain"), x=col("x"))
+        groups = builder.stream("in").group_by(key_of)
+        if made == "count":
+            table = groups.count(emission=emission, combine=False, name="kept")
+        else:
+            table = groups.aggregate(MADE[made](), emission=emission, combine=False, name="kept")
+        stream = table.to_stream()
+        if seed % 3 == 1:
+            stream.filter(key()["m"] > 0).select_key(key()["text"]).to("out")
+        elif seed % 3 == 2 and made != "best by two":
+            stream.map_values_with_key(lambda key, value: [key["m"], key["x"]], value=list).to("out")
+        else:
+            stream.to("out")
+        topology, batch = builder.build(), BATCHES[seed % len(BATCHES)]
+        rows = outcome(topology, seed, batch, columns=False)
+        for size in {batch, 10_000}:
+            assert outcome(topology, seed, size, columns=True) == rows, (seed, size)
+    assert seen[True] and seen[False]
 
 
 class Both(msgspec.Struct, frozen=True):

@@ -10,7 +10,9 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
+
+import numpy as np
 
 from penstock.state.errors import SerdeError, TopologyError
 from penstock.state.serdes.serde import Serde
@@ -18,8 +20,11 @@ from penstock.state.stores.count_store import tallies
 from penstock.state.stores.store import StoreSpec
 from penstock.state.stores.store_view import KeyValueStoreView
 from penstock.topologies.aggregators.kept_records import KeptBest
-from penstock.topologies.columnar.column_parts import FEWEST
+from penstock.topologies.columnar.column_parts import FEWEST, has_bytes_of
+from penstock.topologies.columnar.encoded_columns import WrittenColumn
+from penstock.topologies.columnar.kernels import Coder
 from penstock.topologies.operator_api.batch import Batch, ColumnBatch
+from penstock.topologies.operator_api.columns import BytesColumn, Column
 from penstock.topologies.operator_api.edge_kinds import Emits
 from penstock.topologies.operator_api.operator import Emission, Operator, OperatorContext, OperatorSpec
 from penstock.topologies.operator_api.required_columns import ROW_LAYOUT, EdgeLayout, InputMode, RequiredColumns
@@ -32,6 +37,9 @@ from penstock.topologies.operators.base.member_store import MemberStore
 from penstock.topologies.operators.base.row_functions import map_rows, serialize_keys, without_nulls
 from penstock.topologies.operators.columnar.grouping import entries_of
 from penstock.topologies.operators.columnar.input_modes import counting_mode, folding_mode, why_rows
+
+_UNREAD: Final = object()
+"""Stands for a key that can be read from the store's."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -161,6 +169,8 @@ class AggregateOperator(Operator):
                 state, spec.fold, members=members, updates=updates, olds=olds, show=show, out_keys=out_keys
             )
         self._kept = None if olds else KeptResults.of_fold(spec.fold.kept)
+        self._own_keys = self._kept is not None and type(self).out_keys is AggregateOperator.out_keys
+        """Whether keys are shown as they are in the store, so that they need not be read before."""
         self._tally = tally_fold(self._columns, state, self._key_serde, sums=spec.fold.sums)
 
     def usable(self, batch: Batch) -> Batch:
@@ -216,7 +226,10 @@ class AggregateOperator(Operator):
             for store_key, old in zip(touched.entries.store_keys, olds, strict=False):
                 assert self._olds is not None
                 self._olds.setdefault(store_key, None if old is None else old[0])
-            self._changed.update(zip(touched.entries.store_keys, touched.entries.keys, strict=True))
+            if self._own_keys and has_bytes_of(batch.key_column, self._key_serde):
+                self._changed.update(dict.fromkeys(touched.entries.store_keys, _UNREAD))
+            else:
+                self._changed.update(zip(touched.entries.store_keys, touched.entries.keys, strict=True))
         return True
 
     def apply(self, port: int, batch: Batch, store_keys: list[bytes]) -> None:
@@ -259,7 +272,7 @@ class AggregateOperator(Operator):
         if self._folded and self._kept is not None and len(batch) >= FEWEST:
             kept = self._kept.of(batch.values)
             if kept is not None:
-                return ColumnBatch(batch.keys, kept, batch.times, batch.orders, batch.headers)
+                return batch.replace(values=kept)
 
         def of(aggregate: Any) -> Any:
             return None if aggregate is None else result(aggregate)
@@ -284,7 +297,7 @@ class AggregateOperator(Operator):
     def _flush_changed(self) -> None:
         if not self._changed:
             return
-        keys = self.out_keys(list(self._changed), list(self._changed.values()))
+        keys = self._changed_keys()
         values: list[Any] = []
         timestamps: list[int] = []
         for store_key in self._changed:
@@ -296,4 +309,19 @@ class AggregateOperator(Operator):
         self._changed.clear()
         if self._olds is not None:
             self._olds.clear()
-        self.ctx.emit(self.shown(Batch(keys, values, timestamps, [0] * len(keys), None, olds)))
+        if isinstance(keys, Column):
+            nowhere = np.zeros(len(keys), np.int64)
+            self.ctx.emit(self.shown(ColumnBatch(keys, values, np.array(timestamps, np.int64), nowhere, None, olds)))
+        else:
+            self.ctx.emit(self.shown(Batch(keys, values, timestamps, [0] * len(keys), None, olds)))
+
+    def _changed_keys(self) -> list[Any] | Column:
+        """The keys that changed since the last commit."""
+        store_keys, keys = list(self._changed), list(self._changed.values())
+        unread = sum(key is _UNREAD for key in keys)
+        if unread == len(keys):
+            return WrittenColumn(BytesColumn.of(list(store_keys)), self._key_serde, Coder())
+        if unread:
+            read = self._key_serde.deserialize
+            keys = [read(data) if key is _UNREAD else key for data, key in zip(store_keys, keys, strict=True)]
+        return self.out_keys(store_keys, keys)

@@ -241,8 +241,9 @@ class AvroProjector:
 class JsonForm:
     """How an encoder writes objects of one type."""
 
-    def __init__(self, fields: list[tuple[bytes, str, bool]]) -> None:
-        """What stands before each field's value, its kind (``str``, ``int``, ``bool``), whether it may be null."""
+    def __init__(self, fields: list[tuple[Any, ...]]) -> None:
+        """What stands before each field's value, its kind (``str``, ``int``, ``bool``, ``object``), whether it may be null,
+        and of an object its fields, else ``None``."""
 
     def others(self, data: Any, offsets: Any, nulls: Any) -> bytes | None:
         """A byte per row, 1 where a row is not certainly what the encoder writes of it; ``None``: nowhere. Nulls are 0."""

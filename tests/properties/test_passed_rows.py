@@ -25,7 +25,7 @@ from penstock.streams.task.error_policies import Policies
 from penstock.streams.task.task_options import TaskOptions
 from penstock.streams.testing.test_driver import TopologyTestDriver
 from penstock.topologies.columnar.encoded_columns import WrittenColumn
-from penstock.topologies.columnar.json_writing import DictOf, encoder_of, written_json
+from penstock.topologies.columnar.json_writing import DictOf, InstanceOf, encoder_of, written_json
 from penstock.topologies.columnar.kernels import Coder
 from penstock.topologies.columnar.record_shapes import written_form
 from penstock.topologies.dsl.builder import StreamsBuilder
@@ -34,7 +34,7 @@ from penstock.topologies.expressions.functions import col, left, right, struct
 from penstock.topologies.operator_api.columns import BytesColumn, CodedColumn, Column, NumberColumn, StructColumn
 from penstock.topologies.operators.columnar import row_fields
 from penstock.topologies.operators.columnar.row_fields import RowFields
-from penstock.topologies.operators.columnar.row_texts import RowTexts, WrittenTexts, row_texts
+from penstock.topologies.operators.columnar.row_texts import RowTexts, WrittenTexts, row_texts, written_texts
 from tests.properties.json_records import INTERESTING, INTS, TEXTS, batch, integer, text
 
 THERE = hasattr(native.compiled(), "JsonForm")
@@ -62,6 +62,11 @@ class Sparse(msgspec.Struct, frozen=True, omit_defaults=True):
 class Measured(msgspec.Struct, frozen=True):
     s: str
     f: float
+
+
+class Tally(msgspec.Struct, frozen=True):
+    n: int
+    b: bool
 
 
 class Mutable(msgspec.Struct):
@@ -117,6 +122,66 @@ def test_what_has_the_form_is_what_the_encoder_writes(tp: Any) -> None:
                 assert msgspec.json.encode(decode(data)) == data
                 fitting += 1
     assert fitting > 300
+
+
+class Nested(msgspec.Struct, frozen=True):
+    first: Profile
+    of: Renamed | None = None
+
+
+def test_objects_within_have_the_form_of_their_type() -> None:
+    module, parts = native.compiled(), written_form(Nested)
+    assert parts is not None
+    if not THERE or module is None:
+        return
+    form, decode, fitting = module.JsonForm(parts), msgspec.json.Decoder(Nested).decode, 0
+    for seed in range(60):
+        rng = random.Random(seed)
+        firsts, others = some_json(rng, Profile), some_json(rng, Renamed)
+        pairs = zip(rng.sample(firsts, len(firsts)), rng.sample(others, len(others)), strict=False)
+        records = [b'{"first":%s,"of":%s}' % (a or b"null", b or b"null") for a, b in pairs]
+        rows = BytesColumn.of(list(records))
+        unlike = form.others(*rows.raw())
+        for data, other in zip(records, bytes(len(records)) if unlike is None else unlike, strict=True):
+            if not other:
+                assert msgspec.json.encode(decode(data)) == data
+                fitting += 1
+    assert fitting > 100
+
+
+@pytest.mark.skipif(not THERE, reason="texts of columns need the compiled part")
+def test_the_texts_of_records_that_are_built_of_columns() -> None:
+    """They are those of the records; of instances of another class there are none, nor of what may not be of the type."""
+    written = written_texts(serde_of(Profile))
+    assert written is not None
+    numbers, flags = NumberColumn(np.array([1, -5])), NumberColumn(np.array([True, False]))
+    texts = CodedColumn.of(["é", 'q"'])
+    names = ["b", "x", "s", "i"]
+    nulls = np.array([False, True])
+
+    def built(tp: type, **fields: Column) -> StructColumn:
+        known = {"b": flags, "x": texts, "s": texts, "i": numbers} | fields
+        return StructColumn(known, InstanceOf(names, tp))
+
+    whole = built(Profile)
+    found = written.of_column(whole)
+    assert found is not None
+    assert found.to_list() == list(map(msgspec.json.encode, whole.to_list()))
+    assert not written.sure(whole), "there are texts that cannot be written"
+    assert written.of_column(built(Mutable)) is None
+    null = built(Profile, x=CodedColumn.of([None, "a"]))
+    assert written.of_column(null) is not None
+    assert written.of_column(built(Profile, i=NumberColumn(numbers.array, nulls))) is None
+    assert written.of_column(built(Profile, s=CodedColumn.of(["a", "\ud800"]))) is None
+    assert written.of_column(StructColumn(whole.fields, whole.build, nulls)) is None
+    assert written.of_column(CodedColumn.of([1, 2])) is None
+    tallies = written_texts(serde_of(Tally))
+    assert tallies is not None
+    build = InstanceOf(["n", "b"], Tally)
+    assert tallies.sure(StructColumn({"n": numbers, "b": flags}, build))
+    assert not tallies.sure(StructColumn({"n": NumberColumn(numbers.array, nulls), "b": flags}, build))
+    assert not tallies.sure(StructColumn({"n": NumberColumn(np.array([0.5, 1.0])), "b": flags}, build))
+    assert not tallies.sure(StructColumn({"n": numbers, "b": flags}, build, nulls))
 
 
 def test_types_that_can_be_written_in_other_ways_have_no_form() -> None:

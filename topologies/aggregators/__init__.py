@@ -8,8 +8,9 @@ several into one.
 from __future__ import annotations
 
 from penstock.topologies.aggregators.base import Aggregator, agg
-from penstock.topologies.aggregators.keeping import count_distinct, first, last, list_, reduce_, set_, top_k
+from penstock.topologies.aggregators.keeping import count_distinct, first, last, list_, reduce_, set_
 from penstock.topologies.aggregators.numeric import count, ewma, max_, mean, min_, std_dev, sum_, variance
+from penstock.topologies.aggregators.ranked import max_by, min_by, top_k
 from penstock.topologies.aggregators.sketches import (
     approx_distinct,
     bloom,
@@ -35,9 +36,11 @@ __all__ = [
     "last",
     "list_",
     "max_",
+    "max_by",
     "mean",
     "might_hold",
     "min_",
+    "min_by",
     "quantiles",
     "reduce_",
     "set_",

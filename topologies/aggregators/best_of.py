@@ -9,7 +9,9 @@ from typing import Any, final
 from penstock.state.serdes.serde import Serde
 
 _KEPT = 4_096
-"""How many values, and how many results, are remembered; then all are forgotten at once."""
+"""How many ranked values, and how many results, are remembered; then all are forgotten at once."""
+_SHOWN = 16_384
+"""How many values that were shown are remembered: a few commits' of many keys."""
 _COMPARABLE = frozenset({int, float, str, bytes})
 _ONE_ORDER: tuple[frozenset[type], ...] = (frozenset({int, float}), frozenset({str}), frozenset({bytes}))
 _Rank = tuple[bool, Any]
@@ -22,21 +24,23 @@ class BestOf:
     a few comparisons, and a kept value is decoded once."""
 
     def __init__(self, k: int, rank: Callable[[Any], Any], serde: Serde[Any], *, largest: bool) -> None:
-        self._k = k
+        self.k = k
         self._rank = rank
         self._serde = serde
-        self._largest = largest
+        self.largest = largest
         self._known: dict[bytes, tuple[_Rank, Any]] = {}
         """Rank and value, by the value's bytes."""
+        self._values: dict[bytes, Any] = {}
+        """Values that were decoded to be shown, by their bytes."""
         self._ranks: dict[tuple[bytes, ...], list[_Rank]] = {}
         """The ranks of results, which are in order, for those whose ranks have one order without doubt."""
 
     def of(self, values: tuple[bytes, ...]) -> tuple[bytes, ...]:
         """The best of these values: the reference."""
         ranked = [(self._ranked(v)[0], v) for v in sorted(values)]
-        ranked.sort(key=_FIRST, reverse=self._largest)  # stable in both directions
-        found = tuple([v for _, v in ranked[: self._k]])
-        ranks = [r for r, _ in ranked[: self._k]]
+        ranked.sort(key=_FIRST, reverse=self.largest)  # stable in both directions
+        found = tuple([v for _, v in ranked[: self.k]])
+        ranks = [r for r, _ in ranked[: self.k]]
         if all(map(_comparable, ranks)):
             self._remember(found, ranks)
         return found
@@ -48,12 +52,12 @@ class BestOf:
         own = _ordered(rank) if type(value) is self._serde.exact else self._ranked(data)[0]
         if ranks is None or not _comparable(own):
             return self.of((*best, data))
-        at = _place(ranks, best, own, data, largest=self._largest)
-        if at == self._k:
+        at = _place(ranks, best, own, data, largest=self.largest)
+        if at == self.k:
             return best
         if self._serde.immutable and type(value) is self._serde.exact:
             self._know(data, own, value)
-        most = self._k - 1
+        most = self.k - 1
         found = (*best[:at], data, *best[at:most])
         self._ranks.pop(best, None)
         self._remember(found, [*ranks[:at], own, *ranks[at:most]])
@@ -67,7 +71,19 @@ class BestOf:
         try:
             return [known[v][1] for v in best]
         except KeyError:
-            return [self._ranked(v)[1] for v in best]
+            return list(map(self._read, best))
+
+    def _read(self, data: bytes) -> Any:
+        """A value, whose rank may not be known."""
+        found = self._known.get(data)
+        if found is not None:
+            return found[1]
+        value = self._values.get(data)
+        if value is None:
+            if len(self._values) >= _SHOWN:
+                self._values.clear()
+            value = self._values[data] = self._serde.deserialize(data)
+        return value
 
     def _ranked(self, data: bytes) -> tuple[_Rank, Any]:
         found = self._known.get(data)
@@ -89,19 +105,19 @@ class BestOf:
         ``with_one`` takes them, as it does if the result was ranked otherwise. Raises what the serde or ``by`` raises."""
         found = [self._ranked(data) for data in best]
         ranks = [rank for rank, _ in found]
-        if len(best) > self._k or not all(map(_comparable, ranks)):
+        if len(best) > self.k or not all(map(_comparable, ranks)):
             return None
         own = [rank for _, rank in ranks]
         if own and not comparable(kinds, kinds_of(own)):
             return None
         if best not in self._ranks and not self._in_order(best, own):
             return None
-        return Ranking(self._k, list(best), own, [value for _, value in found], largest=self._largest)
+        return Ranking(self.k, list(best), own, [value for _, value in found], largest=self.largest)
 
     def _in_order(self, best: tuple[bytes, ...], ranks: list[Any]) -> bool:
         for i in range(1, len(best)):
             a, b = ranks[i - 1], ranks[i]
-            if (a < b if self._largest else b < a) or (a == b and best[i - 1] > best[i]):
+            if (a < b if self.largest else b < a) or (a == b and best[i - 1] > best[i]):
                 return False
         return True
 

@@ -14,7 +14,7 @@ from typing import Any, Final
 import msgspec
 
 from penstock.state.errors import SerdeError
-from penstock.state.serdes.serde import Serde, finite
+from penstock.state.serdes.serde import Serde, finite, serde_of, taking_dicts
 
 _DECIMAL: Final = 1
 _BIG: Final = 2
@@ -106,6 +106,12 @@ INT_JSON: Serde[Any] = Serde("json", msgspec.json.Encoder().encode, msgspec.json
 
 RESULT_JSON: Serde[Any] = finite(INT_JSON)
 """JSON that also takes integers of any size; Decimals are written as text, bytes as base64. Refuses inf and nan."""
+
+
+def kept_serdes(value: Any) -> tuple[Serde[Any], Serde[Any]]:
+    """The serdes of values that an aggregate keeps, and of results that are one of them. ``value``: names the first, or is
+    ``None``, for plain values."""
+    return (PLAIN, RESULT_JSON) if value is None else (taking_dicts(serde_of(value)), serde_of(value))
 
 
 def packed(name: str, tp: Any) -> Serde[Any]:

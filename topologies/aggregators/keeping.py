@@ -1,4 +1,4 @@
-"""Aggregates that keep values: first and last, lists and sets, distinct counts, the top k.
+"""Aggregates that keep values: first and last, lists and sets, distinct counts. Those by rank are in ``ranked``.
 
 Values are kept as bytes, so that no code can change them in place. ``value`` names their serde (anything that
 ``serde_of`` takes; for a Struct or a dataclass, dicts of its fields are kept as instances), ``None`` means plain
@@ -12,13 +12,12 @@ from collections.abc import Callable
 from typing import Any
 
 from penstock.state.errors import TopologyError
-from penstock.state.serdes.serde import INT, Serde, SerdeLike, serde_of, taking_dicts
+from penstock.state.serdes.serde import INT, Serde, SerdeLike
 from penstock.state.type_parameters import T, V
 from penstock.topologies.aggregators.bag import EMPTY, Bag
-from penstock.topologies.aggregators.base import AggregateInput, Aggregator, Step, expressions_of, getter, named
-from penstock.topologies.aggregators.best_of import BestOf, rank_of_parts
-from penstock.topologies.aggregators.encoding import PLAIN, RESULT_JSON, maybe, packed
-from penstock.topologies.aggregators.kept_records import KeptBest, KeptByTime
+from penstock.topologies.aggregators.base import AggregateInput, Aggregator, Step, getter, named
+from penstock.topologies.aggregators.encoding import RESULT_JSON, kept_serdes, maybe, packed
+from penstock.topologies.aggregators.kept_records import KeptByTime
 from penstock.topologies.aggregators.members_apart import (
     DISTINCT_COUNT,
     MembersApart,
@@ -29,8 +28,6 @@ from penstock.topologies.aggregators.members_apart import (
 
 _TIMED = packed("timed", tuple[int | bytes, ...])
 _LIST = packed("values", tuple[bytes, ...])
-_BEST = dataclasses.replace(_LIST, exact=tuple)
-"""For tuples of bytes and nothing else, which come back as they were."""
 _PAIRS = packed("bag", tuple[tuple[bytes, int], ...])
 _NOTHING = _PAIRS.serialize(())
 _BAG: Serde[Bag] = Serde(
@@ -52,15 +49,10 @@ def last(of: AggregateInput[V] = None, *, value: SerdeLike[T] | None = None) -> 
     return _by_time("last", of, value, later=True)
 
 
-def _serdes(value: Any) -> tuple[Serde[Any], Serde[Any]]:
-    """The serdes of kept values, and of results."""
-    return (PLAIN, RESULT_JSON) if value is None else (taking_dicts(serde_of(value)), serde_of(value))
-
-
 def _by_time(kind: str, of: AggregateInput, value: Any, *, later: bool) -> Aggregator:
     """Accumulators ``()`` or ``(timestamp_ms, value bytes)``."""
     name = named(kind, of)
-    pick, (serde, result_serde) = getter(of, name), _serdes(value)
+    pick, (serde, result_serde) = getter(of, name), kept_serdes(value)
     kept = KeptByTime(result_serde, later) if of is None and value is not None else None
 
     def merge(a: tuple[Any, ...], b: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -104,7 +96,7 @@ def reduce_(
     name = named("reduce", of)
     if not callable(fn) or not (inverse is None or callable(inverse)):
         raise TopologyError(f"aggregate {name!r} needs functions of two values, not {fn!r:.60} and {inverse!r:.60}")
-    pick, (serde, result_serde) = getter(of, name), _serdes(value)
+    pick, (serde, result_serde) = getter(of, name), kept_serdes(value)
 
     def merge(a: tuple[Any, ...], b: tuple[Any, ...]) -> tuple[Any, ...]:
         return (fn(a[0], b[0]),) if a and b else a or b
@@ -138,7 +130,7 @@ def reduce_(
 def list_(of: AggregateInput[V] = None, *, value: SerdeLike[T] | None = None) -> Aggregator[list[T], V]:
     """All values, in the order of the records. The state grows with the records: group or window first."""
     name = named("list", of)
-    pick, (serde, _) = getter(of, name), _serdes(value)
+    pick, (serde, _) = getter(of, name), kept_serdes(value)
 
     def add(acc: tuple[bytes, ...], data: bytes, timestamp_ms: int) -> tuple[bytes, ...]:
         return (*acc, data)
@@ -167,7 +159,7 @@ def list_(of: AggregateInput[V] = None, *, value: SerdeLike[T] | None = None) ->
 def set_(of: AggregateInput[V] = None, *, value: SerdeLike[T] | None = None) -> Aggregator[list[T], V]:
     """The distinct values as a list: ascending if they can be compared, else in the order of their bytes."""
     name = named("set", of)
-    serde, _ = _serdes(value)
+    serde, _ = kept_serdes(value)
 
     def result(acc: Bag) -> list[Any]:
         values = [serde.deserialize(v) for v, _ in acc]
@@ -185,7 +177,7 @@ def count_distinct(of: AggregateInput[V] = None, *, value: SerdeLike[T] | None =
     Aggregations per key, of a table, and per window that is ordered in time keep each value as an entry of a store of its
     own, so that any number of them works. Others keep them in the aggregate's own value, which cannot grow beyond a record:
     sessions, sliding and custom windows, panes, aggregates with a ttl, of a micro-batch and of a whole stream."""
-    made = _bag(named("count-distinct", of), of, _serdes(value)[0], len, INT)
+    made = _bag(named("count-distinct", of), of, kept_serdes(value)[0], len, INT)
     pick, step = getter(of, made.name), made.step
     assert step is not None and step.prepare is not None
     write = step.prepare
@@ -236,54 +228,4 @@ def _bag(name: str, of: AggregateInput, serde: Serde[Any], result: Any, result_s
         inverse=Step(remove, serde.serialize).of(pick),
         subtract=subtract,
         exact_merge=True,
-    )
-
-
-def top_k(
-    k: int,
-    of: AggregateInput[V] = None,
-    *,
-    by: AggregateInput[T] | tuple[AggregateInput[T], ...] = None,
-    largest: bool = True,
-    value: SerdeLike[T] | None = None,
-) -> Aggregator[list[T], V]:
-    """The ``k`` values with the largest (or smallest) ``by``, best first, as a list. Equal ranks are in the order of
-    the values' bytes; NaN ranks above all numbers. ``by`` is computed from the value that ``of`` picks (``None``: the
-    value is its own rank); values with a null rank are ignored. ``by=(col("price"), -col("time"))`` compares by the first
-    part, then by the next; a value of which a part is null is ignored. A value that occurs twice counts twice.
-
-    Whole values (no ``of``) with expressions as ``by`` are ranked by columns, and decoded if they are among the best."""
-    name = named(f"top-{k}", of)
-    if k < 1:
-        raise TopologyError(f"aggregate {name!r}: k={k}; it must be at least 1")
-    if isinstance(by, tuple) and not by:
-        raise TopologyError(f"aggregate {name!r}: by=() ranks nothing; give at least one part")
-    of_whole = serde_of(value) if of is None and value is not None else None
-    parts = [getter(part, name, of_whole) for part in (by if isinstance(by, tuple) else (by,))]
-    rank = rank_of_parts(parts) if isinstance(by, tuple) else parts[0]
-    pick, (serde, _) = getter(of, name), _serdes(value)
-    best = BestOf(k, rank, serde, largest=largest)
-    kept = None
-    if of_whole is not None and (read := expressions_of(parts)) is not None:
-        kept = KeptBest(of_whole, best, read, not isinstance(by, tuple))
-
-    def add(acc: tuple[bytes, ...], row: Any, timestamp_ms: int) -> tuple[bytes, ...]:
-        x = pick(row)
-        if x is None or (own := rank(x)) is None:
-            return acc
-        return best.with_one(acc, x, own)
-
-    def merge(a: tuple[bytes, ...], b: tuple[bytes, ...]) -> tuple[bytes, ...]:
-        return best.of(a + b)
-
-    return Aggregator(
-        name=name,
-        init=tuple,
-        add=add,
-        result=best.decoded,
-        serde=_BEST,
-        result_serde=RESULT_JSON,
-        merge=merge,
-        exact_merge=True,
-        kept=kept,
     )

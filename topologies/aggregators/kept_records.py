@@ -1,4 +1,4 @@
-"""Whole values that a ready aggregate keeps: the latest or earliest of them, or the best.
+"""Whole values that a ready aggregate keeps: the latest or earliest of them, the best one, or the best.
 
 An operator that has values as columns uses it to fold them by their times or ranks, and their bytes.
 """
@@ -35,4 +35,14 @@ class KeptBest:
     single: bool
 
 
-KeptRecords: TypeAlias = KeptByTime | KeptBest
+@dataclasses.dataclass(frozen=True)
+class KeptByRank:
+    """Accumulators ``()`` or ``(bytes,)``: the value with the highest rank, or with the lowest one. ``by``: the parts of the
+    rank."""
+
+    serde: Serde[Any]
+    by: tuple[ExpressionFunction, ...]
+    largest: bool
+
+
+KeptRecords: TypeAlias = KeptByTime | KeptBest | KeptByRank

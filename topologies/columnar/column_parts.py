@@ -79,6 +79,13 @@ def coded(column: Column) -> CodedColumn | None:
     return None  # whether NaNs, or zeros of both signs, are equal depends on the serde
 
 
+def has_bytes_of(column: Column | None, serde: Serde[Any]) -> TypeGuard[EncodedColumn]:
+    """Whether a column's bytes are those that this serde writes of its values."""
+    if not isinstance(column, EncodedColumn) or column.serde != serde:
+        return False
+    return serde in SAME_BYTES or isinstance(column, WrittenColumn)
+
+
 class Keyed:
     """Rows by the bytes of their key. ``groups`` has one group per distinct key, ``store_keys`` the groups' key bytes;
     ``keys``, made on first use, the keys themselves."""
@@ -99,7 +106,7 @@ class Keyed:
 
 def keyed(column: Column, serde: Serde[Any]) -> Keyed | None:
     """Group the rows of a key column without nulls. ``None`` also if different keys have equal bytes."""
-    if isinstance(column, EncodedColumn) and column.serde == serde and serde in SAME_BYTES:
+    if has_bytes_of(column, serde):
         return _keyed_by_bytes(column)
     distinct = coded(column)
     if distinct is None:
@@ -178,8 +185,7 @@ def serialized(column: Column, serde: Serde[Any]) -> Column | None:
         return column if serde is BYTES else None
     if isinstance(column, TextColumn):
         return column.raw if column.pool.readers.serde == serde else None
-    same_bytes = serde in SAME_BYTES or isinstance(column, WrittenColumn)
-    if same_bytes and isinstance(column, EncodedColumn) and column.serde == serde:
+    if has_bytes_of(column, serde):
         return column.raw
     if isinstance(column, CodedColumn):
         distinct = column.compact() if len(column.values) > max(len(column), FEWEST) else column

@@ -9,7 +9,7 @@ buffer.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -105,6 +105,18 @@ def written_json(column: StructColumn, encode: Encode) -> Column | list[bytes | 
     try:
         packed = _packed(column, encode)
         return _templated(column, encode) if packed is None else packed
+    except Exception:  # raised again at its row
+        return None
+
+
+def written_objects(column: StructColumn, keys: Mapping[str, str], encode: Encode) -> BytesColumn | None:
+    """The JSON of instances of a class. ``keys``: the names of its fields in JSON, by attribute and in its order. ``None``:
+    it has others, or something that cannot be written; and without the compiled part."""
+    if column.fields.keys() != keys.keys():
+        return None
+    named = StructColumn({key: column.fields[name] for name, key in keys.items()}, DictOf(keys.values()), column.nulls)
+    try:
+        return _packed(named, encode)
     except Exception:  # raised again at its row
         return None
 

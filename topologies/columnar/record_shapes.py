@@ -31,12 +31,13 @@ PLAIN_AND_BYTES = (*_PLAIN, (inspect.BytesType(), "bytes"))
 
 
 class FormPart(NamedTuple):
-    """A field of an object: the text before its value, the value's kind (``str``, ``int``, ``bool``), whether it may be
-    null."""
+    """A field of an object: the text before its value, the value's kind (``str``, ``int``, ``bool``, ``object``), whether it
+    may be null. ``inner``: of an object, its fields."""
 
     before: bytes
     kind: str
     nullable: bool
+    inner: list[FormPart] | None = None
 
 
 class FieldReader(NamedTuple):
@@ -99,16 +100,21 @@ def written_form(tp: Any) -> list[FormPart] | None:
     """How an encoder writes objects of the type: all fields in order, and only numbers with a single notation.
     ``None``: not known."""
     shape = shape_of(tp)
-    config = getattr(tp, "__struct_config__", None)
-    if isinstance(shape, str) or config is None or config.omit_defaults:
+    return None if isinstance(shape, str) else _form(shape)
+
+
+def _form(shape: Shape) -> list[FormPart] | None:
+    config = getattr(shape.type, "__struct_config__", None)
+    if config is None or config.omit_defaults:
         return None
-    if any(f.kind not in ("str", "int", "bool") for f in shape.fields):
-        return None
-    names = [msgspec.json.encode(f.key) for f in shape.fields]
-    return [
-        FormPart((b"," if i else b"{") + name + b":", f.kind, f.nullable)
-        for i, (name, f) in enumerate(zip(names, shape.fields, strict=True))
-    ]
+    found: list[FormPart] = []
+    for field in shape.fields:
+        inner = None if field.inner is None else _form(field.inner)
+        if field.kind not in ("str", "int", "bool") and inner is None:
+            return None
+        before = (b"," if found else b"{") + msgspec.json.encode(field.key) + b":"
+        found.append(FormPart(before, field.kind, field.nullable, inner))
+    return found
 
 
 def shape_of(tp: Any, plain: tuple[tuple[inspect.Type, str], ...] = _PLAIN, *, objects: bool = True) -> Shape | str:

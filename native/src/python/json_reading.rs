@@ -104,16 +104,27 @@ impl JsonProjector {
     }
 }
 
+/// What stands before a value, its kind (`str`, `int`, `bool`, `object`), whether it may be null, and of an object its fields.
+#[derive(FromPyObject)]
+struct FormSpec(Vec<u8>, String, bool, Option<Vec<FormSpec>>);
+
+fn form_of(fields: Vec<FormSpec>) -> PyResult<Form> {
+    let fields = fields
+        .into_iter()
+        .map(|FormSpec(before, kind, nullable, inner)| Ok((before, kind, nullable, inner.map(form_of).transpose()?)));
+    Ok(Form::new(fields.collect::<PyResult<_>>()?)?)
+}
+
 /// See `kernels::json::form::Form`.
 #[pyclass(module = "penstock_native")]
 pub struct JsonForm(Form);
 
 #[pymethods]
 impl JsonForm {
-    /// `fields`: what stands before each value, its kind (`str`, `int`, `bool`), and whether it may be null.
+    /// See `FormSpec`.
     #[new]
-    fn new(fields: Vec<(Vec<u8>, String, bool)>) -> PyResult<Self> {
-        Ok(JsonForm(Form::new(fields)?))
+    fn new(fields: Vec<FormSpec>) -> PyResult<Self> {
+        Ok(JsonForm(form_of(fields)?))
     }
 
     /// A byte per row, 1 where a row has not the form; `None` when all have, nulls among them.

@@ -45,6 +45,8 @@ assert_type(groups.aggregate(ps.aggregators.mean("price")), ps.KTable[int, Any])
 assert_type(groups.aggregate(ps.aggregators.count()), ps.KTable[int, int])
 assert_type(groups.aggregate(ps.aggregators.sum_(lambda bid: bid.price, number=int)), ps.KTable[int, int])
 assert_type(groups.aggregate(ps.aggregators.list_(lambda bid: bid.bidder, value=str)), ps.KTable[int, list[str]])
+assert_type(groups.aggregate(ps.aggregators.max_by(col("price"), value=Bid)), ps.KTable[int, Bid])
+assert_type(groups.aggregate(ps.aggregators.min_by(lambda bid: bid.price, value=Bid)), ps.KTable[int, Bid])
 assert_type(groups.agg(total=col("price").sum(), n=ps.aggregators.count()), ps.KTable[int, Any])
 assert_type(groups.agg(bids=ps.aggregators.count(), value=Totals), ps.KTable[int, Totals])
 

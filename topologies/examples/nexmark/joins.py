@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from penstock.topologies.aggregators import max_by
 from penstock.topologies.examples.nexmark.model import Auction, Offer, Person
 from penstock.topologies.examples.nexmark.streams import HORIZON, Nexmark
 from penstock.topologies.expressions.functions import col, left, right, struct, window_start
@@ -64,7 +65,8 @@ def better(best: Offer, offer: Offer) -> Offer:
 def q9(emission: Emission = "every_update") -> Topology:
     """Winning bids: the best bid of each auction so far, with the auction."""
     nexmark = Nexmark("q9", emission)
-    return nexmark.topology(nexmark.offers.group_by_key().reduce(better))
+    highest = max_by((col("bid.price"), -col("bid.dateTime")), value=Offer)
+    return nexmark.topology(nexmark.offers.group_by_key().aggregate(highest))
 
 
 def q13(rows: int = 10_000) -> Topology:

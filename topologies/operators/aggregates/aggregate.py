@@ -10,27 +10,36 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
+
+import numpy as np
 
 from penstock.state.errors import SerdeError, TopologyError
 from penstock.state.serdes.serde import Serde
 from penstock.state.stores.count_store import tallies
 from penstock.state.stores.store import StoreSpec
 from penstock.state.stores.store_view import KeyValueStoreView
-from penstock.topologies.aggregators.kept_records import KeptByTime
+from penstock.topologies.aggregators.kept_records import KeptBest
+from penstock.topologies.columnar.column_parts import FEWEST, has_bytes_of
+from penstock.topologies.columnar.encoded_columns import WrittenColumn
+from penstock.topologies.columnar.kernels import Coder
 from penstock.topologies.operator_api.batch import Batch, ColumnBatch
+from penstock.topologies.operator_api.columns import BytesColumn, Column
 from penstock.topologies.operator_api.edge_kinds import Emits
 from penstock.topologies.operator_api.operator import Emission, Operator, OperatorContext, OperatorSpec
 from penstock.topologies.operator_api.required_columns import ROW_LAYOUT, EdgeLayout, InputMode, RequiredColumns
 from penstock.topologies.operators.aggregates.fold import Aggregation, BuiltOperator, Fold, with_members
 from penstock.topologies.operators.aggregates.folds.choice import column_fold, row_fold, tally_fold
-from penstock.topologies.operators.aggregates.folds.kept import keeping_mode
+from penstock.topologies.operators.aggregates.folds.kept import KeptResults, keeping_mode
 from penstock.topologies.operators.aggregates.folds.strategy import Changes, OutKeys, Touched
 from penstock.topologies.operators.aggregates.folds.updates import why_no_updates
 from penstock.topologies.operators.base.member_store import MemberStore
 from penstock.topologies.operators.base.row_functions import map_rows, serialize_keys, without_nulls
 from penstock.topologies.operators.columnar.grouping import entries_of
 from penstock.topologies.operators.columnar.input_modes import counting_mode, folding_mode, why_rows
+
+_UNREAD: Final = object()
+"""Stands for a key that can be read from the store's."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -92,13 +101,14 @@ class AggregateSpec(OperatorSpec):
         return EdgeLayout(keys=True, values=True) if counts and shown else ROW_LAYOUT
 
     def _layout_of_kept(self, given: EdgeLayout) -> EdgeLayout:
+        if self.emission == "per_commit":
+            one = not isinstance(self.fold.kept, KeptBest) and not self.sends_olds
+            return EdgeLayout(values=True, fields=frozenset()) if one else ROW_LAYOUT
         if self.emission != "every_update":
             return ROW_LAYOUT
         keys = given.keys or not self.lists_of_keys
-        # what is kept by time is passed on as bytes, of which no field has been read
-        return (
-            EdgeLayout(keys, True, fields=frozenset()) if isinstance(self.fold.kept, KeptByTime) else EdgeLayout(keys)
-        )
+        # a single value is passed on as bytes, of which no field has been read
+        return EdgeLayout(keys) if isinstance(self.fold.kept, KeptBest) else EdgeLayout(keys, True, fields=frozenset())
 
     def open(self, ctx: OperatorContext) -> Operator:
         """The running form."""
@@ -138,6 +148,8 @@ class AggregateOperator(Operator):
         self._lists_of_keys = spec.keeps_records and spec.lists_of_keys
         self._emits: Emission | None = spec.emission if ctx.has_consumers else None
         """When changes are emitted; ``None``: never, because there are no consumers."""
+        self._folded = False
+        """Whether records were folded by columns: then results are shown as columns, too."""
         self._changed: dict[bytes, Any] = {}
         self._olds: dict[bytes, Any] | None = {} if spec.sends_olds else None
         """The last emitted value of each key that changed since the last commit."""
@@ -156,6 +168,9 @@ class AggregateOperator(Operator):
             self._columns = column_fold(
                 state, spec.fold, members=members, updates=updates, olds=olds, show=show, out_keys=out_keys
             )
+        self._kept = None if olds else KeptResults.of_fold(spec.fold.kept)
+        self._own_keys = self._kept is not None and type(self).out_keys is AggregateOperator.out_keys
+        """Whether keys are shown as they are in the store, so that they need not be read before."""
         self._tally = tally_fold(self._columns, state, self._key_serde, sums=spec.fold.sums)
 
     def usable(self, batch: Batch) -> Batch:
@@ -206,11 +221,15 @@ class AggregateOperator(Operator):
             olds = list(map(self._state.entries.__getitem__, touched.entries.store_keys))
         if not self._columns.fold(batch, touched):
             return False
+        self._folded = True
         if self._emits == "per_commit":
             for store_key, old in zip(touched.entries.store_keys, olds, strict=False):
                 assert self._olds is not None
                 self._olds.setdefault(store_key, None if old is None else old[0])
-            self._changed.update(zip(touched.entries.store_keys, touched.entries.keys, strict=True))
+            if self._own_keys and has_bytes_of(batch.key_column, self._key_serde):
+                self._changed.update(dict.fromkeys(touched.entries.store_keys, _UNREAD))
+            else:
+                self._changed.update(zip(touched.entries.store_keys, touched.entries.keys, strict=True))
         return True
 
     def apply(self, port: int, batch: Batch, store_keys: list[bytes]) -> None:
@@ -250,6 +269,11 @@ class AggregateOperator(Operator):
         if result is None:
             return batch
 
+        if self._folded and self._kept is not None and len(batch) >= FEWEST:
+            kept = self._kept.of(batch.values)
+            if kept is not None:
+                return batch.replace(values=kept)
+
         def of(aggregate: Any) -> Any:
             return None if aggregate is None else result(aggregate)
 
@@ -273,7 +297,7 @@ class AggregateOperator(Operator):
     def _flush_changed(self) -> None:
         if not self._changed:
             return
-        keys = self.out_keys(list(self._changed), list(self._changed.values()))
+        keys = self._changed_keys()
         values: list[Any] = []
         timestamps: list[int] = []
         for store_key in self._changed:
@@ -285,4 +309,19 @@ class AggregateOperator(Operator):
         self._changed.clear()
         if self._olds is not None:
             self._olds.clear()
-        self.ctx.emit(self.shown(Batch(keys, values, timestamps, [0] * len(keys), None, olds)))
+        if isinstance(keys, Column):
+            nowhere = np.zeros(len(keys), np.int64)
+            self.ctx.emit(self.shown(ColumnBatch(keys, values, np.array(timestamps, np.int64), nowhere, None, olds)))
+        else:
+            self.ctx.emit(self.shown(Batch(keys, values, timestamps, [0] * len(keys), None, olds)))
+
+    def _changed_keys(self) -> list[Any] | Column:
+        """The keys that changed since the last commit."""
+        store_keys, keys = list(self._changed), list(self._changed.values())
+        unread = sum(key is _UNREAD for key in keys)
+        if unread == len(keys):
+            return WrittenColumn(BytesColumn.of(list(store_keys)), self._key_serde, Coder())
+        if unread:
+            read = self._key_serde.deserialize
+            keys = [read(data) if key is _UNREAD else key for data, key in zip(store_keys, keys, strict=True)]
+        return self.out_keys(store_keys, keys)

@@ -25,25 +25,36 @@ from __future__ import annotations
 
 import dataclasses
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
 
 from penstock.state.serdes.serde import BYTES, STRING, Serde
+from penstock.topologies.aggregators.kept_records import KeptBest, KeptByRank
 from penstock.topologies.operator_api.batch import Batch, ColumnBatch
 from penstock.topologies.operator_api.edge_kinds import Emits
 from penstock.topologies.operator_api.operator import Emission, Operator, OperatorContext, OperatorSpec
-from penstock.topologies.operator_api.required_columns import ROW_LAYOUT, EdgeLayout, InputMode, RequiredColumns
+from penstock.topologies.operator_api.required_columns import (
+    ALL_AS_ROWS,
+    ROW_LAYOUT,
+    EdgeLayout,
+    InputMode,
+    RequiredColumns,
+)
 from penstock.topologies.operators.aggregates.column_combining import counts_by_span
 from penstock.topologies.operators.aggregates.fold import Fold
+from penstock.topologies.operators.aggregates.folds.kept import keeping_mode
 from penstock.topologies.operators.aggregates.partial_aggregates import (
+    BestPartials,
     CountPartials,
-    FoldPartials,
     PartialAggregates,
     count_partials,
+    partials_of,
 )
 from penstock.topologies.operators.base.row_functions import serialize_keys, without_nulls
+from penstock.topologies.operators.columnar.grouping import entries_of
 from penstock.topologies.operators.columnar.input_modes import counting_mode, why_rows
 from penstock.topologies.windows import ALL_TIME, END_OF_TIME_MS, SpanWindows, WindowSpan
 
@@ -77,9 +88,11 @@ class CombineSpec(OperatorSpec):
         return self.key_serde in (STRING, BYTES)
 
     def input_mode(self, port: int, out: Sequence[RequiredColumns]) -> InputMode:
+        if self.uses_watermark:
+            return InputMode(ALL_AS_ROWS, "its topic has watermarks between the records")
+        if isinstance(self.fold.kept, KeptBest | KeptByRank):
+            return keeping_mode(self.fold.kept, None, updates=False, olds=False)
         reason = why_rows(counts=self.fold.counts, sends_olds=False, ready=self.fold.timed)
-        if reason is None and self.uses_watermark:
-            reason = "its topic has watermarks between the records"
         return counting_mode(None, why_rows=reason)
 
     def output_layout(self, port: int, given: EdgeLayout, input_mode: InputMode) -> EdgeLayout:
@@ -104,7 +117,7 @@ class CombineOperator(Operator):
         self._partials: PartialAggregates = (
             count_partials(spec.key_serde if spec.keeps_keys else BYTES)
             if spec.fold.counts
-            else FoldPartials(ctx, spec.fold, spec.record_serde, spec.partial_serde)
+            else partials_of(ctx, spec.fold, spec.record_serde, spec.partial_serde)
         )
         self._span_of = (lambda ts: ALL_TIME) if spec.windows is None else spec.windows.same_windows
         self._span = WindowSpan(0, 0, END_OF_TIME_MS)
@@ -115,14 +128,21 @@ class CombineOperator(Operator):
     # -- records -------------------------------------------------------------------------------------------------
 
     def process_columns(self, port: int, batch: ColumnBatch) -> Batch | None:
-        if batch.key_column is None or not isinstance(self._partials, CountPartials):
+        partials = self._partials
+        add: Callable[[ColumnBatch], bool]
+        if isinstance(partials, CountPartials):
+            add = partial(self._counted, partials=partials)
+        elif isinstance(partials, BestPartials):
+            add = partial(self._ranked, partials=partials)
+        else:
+            return batch
+        if batch.key_column is None:
             return batch
         usable = without_nulls(self.ctx, batch, "value")
         assert isinstance(usable, ColumnBatch)
-        if not len(usable) or not self._counted(usable, self._partials):
+        if not len(usable) or not add(usable):
             return usable
-        if self._partials.held > HELD_MAX:
-            self.send(int(usable.orders[-1]))
+        self._send_if_full(int(usable.orders[-1]))
         return None
 
     def process(self, port: int, batch: Batch) -> None:
@@ -131,8 +151,27 @@ class CombineOperator(Operator):
         if not keys:
             return
         self.take(keys, batch)
+        self._send_if_full(batch.order[-1])
+
+    def _send_if_full(self, order: int) -> None:
         if self._partials.held > HELD_MAX or self._partials.folded > FOLDED_MAX:
-            self.send(batch.order[-1])
+            self.send(order)
+
+    def _ranked(self, batch: ColumnBatch, partials: BestPartials) -> bool:
+        """Rank a batch's columns, if they are of one span and nothing must be sent between its records."""
+        latest_ms = int(batch.times.max())
+        span = self._span_of(int(batch.times.min()))
+        limit_ms = min(self.limit_ms, span.closes_ms)
+        if latest_ms >= span.high or (self._closed_by_records and latest_ms >= limit_ms):
+            return False
+        found = entries_of(batch, self._key_serde)
+        if found is None:
+            return False
+        keys = found.keys if self._keeps_keys else found.store_keys
+        if not partials.add_columns(span.low, keys, found, batch):
+            return False
+        self.limit_ms = limit_ms
+        return True
 
     def _counted(self, batch: ColumnBatch, partials: CountPartials) -> bool:
         """Count a batch's columns, if nothing must be sent between its records."""

@@ -22,11 +22,13 @@ from penstock.state.serdes.serde import Serde
 from penstock.state.stores.count_store import Tally
 from penstock.topologies.columnar.encoded_columns import EncodedColumn
 from penstock.topologies.columnar.kernels import Coder, packed
-from penstock.topologies.operator_api.batch import Batch
+from penstock.topologies.operator_api.batch import Batch, ColumnBatch
 from penstock.topologies.operator_api.columns import BytesColumn, Column, Ints, NumberColumn, Places, joined
 from penstock.topologies.operator_api.operator import NO_TIME, OperatorContext
 from penstock.topologies.operators.aggregates.fold import Fold
+from penstock.topologies.operators.aggregates.folds.best_texts import BestTexts
 from penstock.topologies.operators.base.row_functions import map_rows
+from penstock.topologies.operators.columnar.grouping import Entries
 
 _LEAST: Final = 64
 """Initial room for counts."""
@@ -287,3 +289,38 @@ class FoldPartials(PartialAggregates):
         self._held = {}
         self.folded = 0
         return Taken(keys, partials, np.array(timestamps, np.int64))
+
+
+class BestPartials(FoldPartials):
+    """Values that are kept by rank. Those that come as columns stay bytes."""
+
+    def __init__(
+        self, ctx: OperatorContext, fold: Fold, record_serde: Serde[Any], partial_serde: Serde[Any], best: BestTexts
+    ) -> None:
+        super().__init__(ctx, fold, record_serde, partial_serde)
+        self._best = best
+
+    def add_columns(self, span: int, keys: list[Any], found: Entries, batch: ColumnBatch) -> bool:
+        """Add records of one span. ``keys``: those of the groups. ``False``: nothing was done."""
+        held = self._held.get(span, {})
+        before = list(map(held.get, keys))
+        try:
+            accs = [() if entry is None else entry[0] for entry in before]
+            new = self._best.with_records(found.groups.numbers, batch, accs)
+        except Exception:  # raised again at its record
+            return False
+        if new is None:
+            return False
+        held = self._held.setdefault(span, {})
+        for key, acc, ts, entry in zip(keys, new, found.latest(batch.times).tolist(), before, strict=True):
+            held[key] = acc, ts if entry is None else max(ts, entry[1])
+        self.folded += len(batch)
+        return True
+
+
+def partials_of(ctx: OperatorContext, fold: Fold, record_serde: Serde[Any], partial_serde: Serde[Any]) -> FoldPartials:
+    """Partial aggregates of a fold that does not count."""
+    best = BestTexts.of_fold(fold.kept)
+    if best is None:
+        return FoldPartials(ctx, fold, record_serde, partial_serde)
+    return BestPartials(ctx, fold, record_serde, partial_serde, best)

@@ -14,27 +14,57 @@ import numpy as np
 from penstock.state.native import compiled
 from penstock.state.serdes.serde import Serde
 from penstock.state.stores.store_view import KeyValueStoreView
-from penstock.topologies.columnar.encoded_columns import WrittenColumn
-from penstock.topologies.columnar.json_writing import encoder_of, writes_typed
+from penstock.topologies.columnar.column_parts import nulls_of
+from penstock.topologies.columnar.encoded_columns import EncodedColumn, ParsedColumn, WrittenColumn
+from penstock.topologies.columnar.json_writing import InstanceOf, encoder_of, writes_typed, written_objects
 from penstock.topologies.columnar.kernels import Coder
-from penstock.topologies.columnar.record_shapes import FormPart, written_form
-from penstock.topologies.operator_api.columns import BytesColumn, Places, joined
+from penstock.topologies.columnar.record_shapes import FormPart, Shape, shape_of, written_form
+from penstock.topologies.columnar.text_columns import TextColumn
+from penstock.topologies.operator_api.columns import BytesColumn, Column, NumberColumn, Places, StructColumn, joined
 from penstock.topologies.operators.columnar.source import json_decoder
 
 _SAMPLES = {"str": b'"a"', "int": b"-1", "bool": b"true"}
 
 
 class WrittenTexts:
-    """Texts of ``serde`` as it writes what it reads of them; see ``written_texts``."""
+    """Texts of ``serde`` as it writes what it reads of them; see ``written_texts``. ``shape``: of what it reads."""
 
-    def __init__(self, serde: Serde[Any], form: Any) -> None:
+    def __init__(self, serde: Serde[Any], form: Any, shape: Shape) -> None:
         self._serde = serde
         self._form = form
+        self._type = shape.type
+        self._keys = {f.name: f.key for f in shape.fields}
 
     def of(self, texts: BytesColumn) -> BytesColumn | None:
         """The texts, nulls kept. ``None``: one that does not stand as it is written cannot be read or written."""
         others = self._form.others(*texts.raw())
         return texts if others is None else self._rewritten(texts, np.flatnonzero(np.frombuffer(others, np.bool_)))
+
+    def of_column(self, column: Column | None) -> BytesColumn | None:
+        """The texts of values, of which none may be null. ``None``: as ``of``, or they are not known to be values of the
+        serde."""
+        if column is None or nulls_of(column) is not None:
+            return None
+        if isinstance(column, TextColumn):
+            return column.raw if column.pool.readers.serde == self._serde else None
+        if isinstance(column, (ParsedColumn, EncodedColumn)):
+            return self.of(column.raw) if column.serde == self._serde else None
+        built = self._built(column)
+        texts = None if built is None else written_objects(built, self._keys, self._serde.encoder)
+        return None if texts is None else self.of(texts)
+
+    def sure(self, column: Column | None) -> bool:
+        """Whether ``of_column`` has the texts of each value without doubt, so that it may be asked for some of them."""
+        if isinstance(column, TextColumn):
+            return column.pool.readers.serde == self._serde
+        built = None if column is None else self._built(column)
+        return built is not None and built.nulls is None and all(map(_sure_part, built.fields.values()))
+
+    def _built(self, column: Column) -> StructColumn | None:
+        """The column, if it is built of the fields of the serde's type."""
+        if not isinstance(column, StructColumn) or type(column.build) is not InstanceOf:
+            return None
+        return column if column.build.python is self._type else None
 
     def _rewritten(self, texts: BytesColumn, places: Places) -> BytesColumn | None:
         """With those at these places, of which none is null, as the serde writes them."""
@@ -96,23 +126,38 @@ def written_texts(serde: Serde[Any]) -> WrittenTexts | None:
     decoder = json_decoder(serde)
     if make is None or decoder is None or not serde.immutable or encoder_of(serde) is None:
         return None
-    form = written_form(decoder.type)
-    if form is None or not writes_typed(serde.encoder) or not _holds(serde, form):
+    form, shape = written_form(decoder.type), shape_of(decoder.type)
+    if form is None or isinstance(shape, str) or not writes_typed(serde.encoder) or not _holds(serde, form):
         return None
-    return WrittenTexts(serde, make([tuple(part) for part in form]))
+    return WrittenTexts(serde, make([tuple(part) for part in form]), shape)
+
+
+def _sure_part(column: Column) -> bool:
+    """Whether each of a field's values is one of the field's type, and can be written."""
+    if isinstance(column, NumberColumn):
+        return column.nulls is None and column.array.dtype in (np.int64, np.bool_)
+    return isinstance(column, TextColumn) or (isinstance(column, WrittenColumn) and nulls_of(column) is None)
 
 
 def _holds(serde: Serde[Any], form: list[FormPart]) -> bool:
     """Whether samples of the form come back as they were."""
     for nulls in (False, True):
-        values = [b"null" if nulls and part.nullable else _SAMPLES[part.kind] for part in form]
-        text = b"".join(part.before + value for part, value in zip(form, values, strict=True)) + b"}"
+        text = _sample(form, nulls=nulls)
         try:
             if serde.serialize(serde.deserialize(text)) != text:
                 return False
         except Exception:  # the type, or its __init__, needs other values: unknown
             return False
     return True
+
+
+def _sample(form: list[FormPart], *, nulls: bool) -> bytes:
+    text = b""
+    for part in form:
+        value = _SAMPLES.get(part.kind) if part.inner is None else _sample(part.inner, nulls=nulls)
+        assert value is not None
+        text += part.before + (b"null" if nulls and part.nullable else value)
+    return text + b"}"
 
 
 def _put(rows: BytesColumn, places: Places, texts: list[bytes | None]) -> BytesColumn:

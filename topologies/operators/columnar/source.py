@@ -24,6 +24,7 @@ from penstock.topologies.operator_api.columns import BytesColumn, Column, Places
 from penstock.topologies.operator_api.operator import OperatorContext
 from penstock.topologies.operator_api.required_columns import InputMode, RequiredColumns, path_of
 from penstock.topologies.operators.base.row_functions import decode_column, unreadable
+from penstock.topologies.operators.columnar.struct_keys import struct_keys
 
 _WIDTHS = {INT.name: 8, FLOAT.name: 8, INT32.name: 4}
 PLAIN = (BYTES, STRING, INT, INT32, FLOAT)
@@ -77,6 +78,7 @@ class Decoder:
         self._key, self._value = key, value
         self._key_coder, self._value_coder = Coder(), Coder()
         self._projection = _projection_of(value, needed)
+        self._struct_keys = struct_keys(key)
 
     def read(self, batch: ColumnBatch) -> Batch | None:
         """Decode keys and values, as columns where possible. Returns ``None`` if the batch did not come as bytes."""
@@ -98,8 +100,11 @@ class Decoder:
         if serde is BYTES:
             return batch
         found: Column | list[Any]
+        structs = self._struct_keys.of(column) if what == "key" and self._struct_keys is not None else None
         if serde in PLAIN:
             found, batch = self._plain(batch, column, serde, coder, what)
+        elif structs is not None:
+            found = structs
         else:
             found, batch = decode_column(self._ctx, batch, serde, column.to_list(), what)
         return batch.replace(keys=found) if what == "key" else batch.replace(values=found)

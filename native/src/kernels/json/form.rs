@@ -8,11 +8,12 @@ use super::lexer::{Cursor, Number};
 use crate::kernels::rows::Rows;
 use crate::refused::Refused;
 
-#[derive(Clone, Copy, PartialEq)]
+/// What a field holds; of an object, its fields.
 enum Kind {
     Str,
     Int,
     Bool,
+    Object(Form),
 }
 
 struct Field {
@@ -26,8 +27,9 @@ impl Field {
     #[inline(always)]
     fn check(&self, cursor: &mut Cursor) -> Option<()> {
         cursor.word(&self.before)?;
-        match (self.kind, cursor.peek()) {
+        match (&self.kind, cursor.peek()) {
             (_, b'n') if self.nullable => cursor.word(b"null"),
+            (Kind::Object(form), _) => form.check(cursor),
             (Kind::Str, b'"') => {
                 cursor.pos += 1;
                 let text = cursor.string()?;
@@ -52,21 +54,26 @@ pub struct Form {
 }
 
 impl Form {
-    fn fits(&self, data: &[u8], start: usize, end: usize) -> bool {
-        let mut cursor = Cursor { data, pos: start, end };
-        self.fields.iter().all(|field| field.check(&mut cursor).is_some())
-            && cursor.take(b'}').is_some()
-            && cursor.pos == end
+    fn check(&self, cursor: &mut Cursor) -> Option<()> {
+        self.fields.iter().try_for_each(|field| field.check(cursor))?;
+        cursor.take(b'}')
     }
 
-    /// `fields`: the text before each value, its kind (`str`, `int`, `bool`), and whether it may be null.
-    pub fn new(fields: Vec<(Vec<u8>, String, bool)>) -> Result<Self, Refused> {
-        let fields = fields.into_iter().map(|(before, kind, nullable)| {
-            let kind = match kind.as_str() {
-                "str" => Kind::Str,
-                "int" => Kind::Int,
-                "bool" => Kind::Bool,
-                other => return Err(Refused::Value(format!("no kind {other:?}"))),
+    fn fits(&self, data: &[u8], start: usize, end: usize) -> bool {
+        let mut cursor = Cursor { data, pos: start, end };
+        self.check(&mut cursor).is_some() && cursor.pos == end
+    }
+
+    /// `fields`: the text before each value, its kind (`str`, `int`, `bool`, `object`), whether it may be null, and of an
+    /// object the form.
+    pub fn new(fields: Vec<(Vec<u8>, String, bool, Option<Form>)>) -> Result<Self, Refused> {
+        let fields = fields.into_iter().map(|(before, kind, nullable, inner)| {
+            let kind = match (kind.as_str(), inner) {
+                ("str", None) => Kind::Str,
+                ("int", None) => Kind::Int,
+                ("bool", None) => Kind::Bool,
+                ("object", Some(form)) => Kind::Object(form),
+                (other, _) => return Err(Refused::Value(format!("no kind {other:?}"))),
             };
             Ok(Field { before, kind, nullable })
         });
@@ -87,14 +94,23 @@ impl Form {
 mod tests {
     use super::*;
 
+    type Parts = (Vec<u8>, String, bool, Option<Form>);
+
+    fn field(before: &str, kind: &str, nullable: bool) -> Parts {
+        (before.as_bytes().to_vec(), kind.to_string(), nullable, None)
+    }
+
     fn form() -> Form {
-        let field = |before: &str, kind: &str, nullable| (before.as_bytes().to_vec(), kind.to_string(), nullable);
         Form::new(vec![field("{\"s\":", "str", true), field(",\"i\":", "int", false), field(",\"b\":", "bool", false)])
             .unwrap()
     }
 
+    fn has(form: &Form, text: &str) -> bool {
+        form.others(&Rows::of(text.as_bytes(), &[0, text.len() as i64], None).unwrap()) == [0]
+    }
+
     fn fits(text: &str) -> bool {
-        form().others(&Rows::of(text.as_bytes(), &[0, text.len() as i64], None).unwrap()) == [0]
+        has(&form(), text)
     }
 
     #[test]
@@ -128,9 +144,31 @@ mod tests {
     }
 
     #[test]
+    fn objects_within_have_forms_of_their_own() {
+        let object =
+            |before: &str, nullable| (before.as_bytes().to_vec(), "object".to_string(), nullable, Some(form()));
+        let whole = Form::new(vec![object("{\"a\":", false), field(",\"n\":", "int", false), object(",\"z\":", true)]);
+        let whole = whole.unwrap();
+        let one = r#"{"s":"x","i":1,"b":true}"#;
+        assert!(has(&whole, &format!(r#"{{"a":{one},"n":1,"z":{one}}}"#)));
+        assert!(has(&whole, &format!(r#"{{"a":{one},"n":1,"z":null}}"#)));
+        for text in [
+            format!(r#"{{"a":null,"n":1,"z":{one}}}"#),
+            format!(r#"{{"a":{one},"n":1,"z":{{}}}}"#),
+            format!(r#"{{"a":{one},"n":1,"z":{one}"#),
+            format!(r#"{{"a":{one},"n":1,"z":{one}}}}}"#),
+            format!(r#"{{"a":{one}, "n":1,"z":null}}"#),
+            format!(r#"{{"a":{},"n":1,"z":null}}"#, one.replace('1', "1.0")),
+        ] {
+            assert!(!has(&whole, &text), "{text}");
+        }
+    }
+
+    #[test]
     fn nulls_have_it_and_kinds_are_checked() {
         let rows = Rows::of(b"{}", &[0, 0, 2], Some(&[1, 0])).unwrap();
         assert_eq!(form().others(&rows), [0, 1]);
-        assert!(Form::new(vec![(vec![], "float".into(), false)]).is_err());
+        assert!(Form::new(vec![field("", "float", false)]).is_err());
+        assert!(Form::new(vec![field("", "object", false)]).is_err());
     }
 }

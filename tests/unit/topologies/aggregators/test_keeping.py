@@ -8,7 +8,7 @@ from decimal import Decimal
 import pytest
 
 from penstock.state.errors import TopologyError
-from penstock.topologies.aggregators import count_distinct, first, last, list_, set_, top_k
+from penstock.topologies.aggregators import agg, count_distinct, first, last, list_, max_by, min_by, set_, top_k
 from penstock.topologies.aggregators.encoding import PLAIN
 
 
@@ -30,6 +30,21 @@ def test_the_top_of_dicts_by_a_field() -> None:
     assert a.result(a.fold(rows)) == [{"n": "y", "score": 8}]
     with pytest.raises(TopologyError, match="at least 1"):
         top_k(0)
+
+
+def test_the_value_with_the_highest_rank() -> None:
+    """Null ranks do not count; equal ranks go by bytes, as in ``top_k``; without any there is no value."""
+    rows = [
+        ({"n": n, "score": s, "of": {"x": x}}, 0) for n, s, x in (("b", 8, 1), ("a", 8, 1), ("z", None, 9), ("c", 2, 0))
+    ]
+    for order in (rows, rows[::-1]):
+        high, low = max_by("score"), min_by((lambda v: v["score"], lambda v: v["n"]))
+        assert [a.result(a.fold(order))["n"] for a in (high, low)] == ["a", "c"]
+    both = agg(high=max_by("score"), low=min_by("score"))
+    assert both.result(both.fold([])) == {"high": None, "low": None}
+    assert both.result(both.fold(rows))["low"]["n"] == "c"
+    with pytest.raises(TopologyError, match="by=\\(\\) ranks nothing"):
+        max_by(())
 
 
 def test_kept_values_are_copies() -> None:

@@ -28,8 +28,10 @@ from penstock.topologies.aggregators import (
     last,
     list_,
     max_,
+    max_by,
     mean,
     min_,
+    min_by,
     quantiles,
     reduce_,
     set_,
@@ -121,6 +123,12 @@ CASES = {
         SMALL,
         # long integers sort by their bytes as if unsigned
         lambda rows: sorted(kept(rows), key=lambda v: (abs(v), v < 0, v))[:2],
+    ),
+    "max by size": Case(max_by(abs, value=int), SMALL, of_some(lambda v: min(v, key=lambda x: (-abs(x), x < 0)))),
+    "min by two": Case(
+        min_by((len, lambda v: v[-1:]), value=str),
+        TEXT,
+        of_some(lambda v: min(v, key=lambda x: (len(x), x[-1:], x.encode()))),
     ),
     "approx distinct": Case(approx_distinct(), SMALL, lambda rows: len(set(kept(rows)))),
     "quantiles": Case(quantiles((0.0, 1.0)), REAL, of_some(lambda v: [min(v), max(v)])),
@@ -236,7 +244,11 @@ EQUALS = st.sampled_from(
 )
 
 
-@pytest.mark.parametrize("a", [min_(), max_(), top_k(2), top_k(2, largest=False)], ids=lambda a: str(a.name))
+@pytest.mark.parametrize(
+    "a",
+    [min_(), max_(), top_k(2), top_k(2, largest=False), max_by(lambda x: x), min_by(lambda x: x)],
+    ids=lambda a: str(a.name),
+)
 @settings(max_examples=200, deadline=None)
 @example(values=[0.0, -0.0], order=[1, 0], cut=1)
 @example(values=[-0.0, 0.0], order=[1, 0], cut=1)

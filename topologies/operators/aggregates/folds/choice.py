@@ -11,6 +11,7 @@ from penstock.state.stores.count_store import CountStoreView
 from penstock.state.stores.store_view import KeyValueStoreView
 from penstock.topologies.operator_api.batch import Batch
 from penstock.topologies.operators.aggregates.fold import Fold
+from penstock.topologies.operators.aggregates.folds.best_texts import BestPartialRows, BestTexts
 from penstock.topologies.operators.aggregates.folds.counts import CountColumns, CountRows, TallyColumns
 from penstock.topologies.operators.aggregates.folds.kept import keeping_fold
 from penstock.topologies.operators.aggregates.folds.members import MemberRows
@@ -35,7 +36,9 @@ def row_fold(
     # then only the last count per key is visible, and no user function is called
     if (fold.counts or fold.sums) and not (updates or olds) and state.exact is int:
         return CountRows(state, sums=fold.sums)
-    return ImmutableRows(state, fold, olds=olds)
+    rows = ImmutableRows(state, fold, olds=olds)
+    best = BestTexts.of_fold(fold.kept) if fold.partials and not updates else None
+    return rows if best is None else BestPartialRows(state, best, rows, olds=olds)
 
 
 def column_fold(

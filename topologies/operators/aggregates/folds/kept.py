@@ -6,23 +6,20 @@ once it is among them.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from penstock.state.serdes.serde import Serde
 from penstock.state.stores.store_view import KeyValueStoreView
 from penstock.topologies.aggregators.best_of import Kinds, Ranking, comparable, kinds_of
-from penstock.topologies.aggregators.kept_records import KeptBest, KeptByTime, KeptRecords
+from penstock.topologies.aggregators.kept_records import KeptBest, KeptByRank, KeptByTime, KeptRecords
 from penstock.topologies.columnar.column_parts import nulls_of
-from penstock.topologies.columnar.encoded_columns import EncodedColumn, ParsedColumn, WrittenColumn
+from penstock.topologies.columnar.encoded_columns import WrittenColumn
 from penstock.topologies.columnar.kernels import Coder, highest_so_far
 from penstock.topologies.expressions.vectors import Vectors
-from penstock.topologies.operator_api.batch import Batch, ColumnBatch
+from penstock.topologies.operator_api.batch import ColumnBatch
 from penstock.topologies.operator_api.columns import (
     BytesColumn,
-    CodedColumn,
     Column,
     Ints,
     NumberColumn,
@@ -30,8 +27,9 @@ from penstock.topologies.operator_api.columns import (
     joined,
 )
 from penstock.topologies.operator_api.required_columns import ALL_AS_ROWS, InputMode, RequiredColumns
+from penstock.topologies.operators.aggregates.folds.by_rank import ByRankColumns
 from penstock.topologies.operators.aggregates.folds.counts import times_so_far
-from penstock.topologies.operators.aggregates.folds.parts import put_accumulators
+from penstock.topologies.operators.aggregates.folds.parts import Show, keys_of, put_accumulators
 from penstock.topologies.operators.aggregates.folds.strategy import ColumnFold, OutKeys, Touched
 from penstock.topologies.operators.columnar.grouping import Entries
 from penstock.topologies.operators.columnar.hopping import spread_batch
@@ -39,7 +37,6 @@ from penstock.topologies.operators.columnar.row_texts import WrittenTexts, writt
 from penstock.topologies.operators.columnar.stateless import reads
 
 _FAR = 1 << 62
-Show = Callable[[Batch], None]
 
 
 def keeping_mode(kept: KeptRecords, late: RequiredColumns | None, *, updates: bool, olds: bool) -> InputMode:
@@ -48,7 +45,7 @@ def keeping_mode(kept: KeptRecords, late: RequiredColumns | None, *, updates: bo
     if why is not None:
         return InputMode(ALL_AS_ROWS, why)
     needs = RequiredColumns(key=True, value=True)
-    for fn in kept.by if isinstance(kept, KeptBest) else ():
+    for fn in () if isinstance(kept, KeptByTime) else kept.by:
         read = reads(fn)
         if isinstance(read, str):
             return InputMode(ALL_AS_ROWS, read)
@@ -61,7 +58,7 @@ def _why_rows(kept: KeptRecords, *, updates: bool, olds: bool) -> str | None:
         return (
             f"it keeps values of {kept.serde.name}, which is mutable, or has more than texts, whole numbers and truths"
         )
-    if updates and olds and isinstance(kept, KeptByTime):
+    if updates and olds and not isinstance(kept, KeptBest):
         return "a later operator needs its old values"
     return None
 
@@ -75,22 +72,31 @@ def keeping_fold(
         return None
     if isinstance(kept, KeptByTime):
         return LatestColumns(state, kept, written, show=show, out_keys=out_keys)
+    if isinstance(kept, KeptByRank):
+        return ByRankColumns(state, kept, written, show=show, out_keys=out_keys)
     return BestColumns(state, kept, written, show=show, out_keys=out_keys, olds=olds)
 
 
-def texts_of(batch: ColumnBatch, serde: Serde[Any], written: WrittenTexts) -> BytesColumn | None:
-    """The values of a batch as their serde writes them; ``None``: the serde would write others."""
-    column = batch.value_column
-    if not isinstance(column, (ParsedColumn, EncodedColumn)) or column.serde != serde or nulls_of(column) is not None:
-        return None
-    return written.of(column.raw)
+class KeptResults:
+    """The results of aggregates that keep one value each, as the bytes of these."""
 
+    def __init__(self, kept: KeptByTime | KeptByRank, written: WrittenTexts) -> None:
+        self._serde = kept.serde
+        self._written = written
+        self._coder = Coder()
 
-def keys_of(rows: ColumnBatch, found: Entries, out_keys: OutKeys | None) -> list[Any] | Column:
-    """The keys of the updates of records."""
-    if out_keys is not None:
-        return CodedColumn(found.groups.numbers.astype(np.int32), out_keys(found.store_keys, found.keys))
-    return rows.keys if rows.key_column is None else rows.key_column
+    @classmethod
+    def of_fold(cls, kept: KeptRecords | None) -> KeptResults | None:
+        """For what a fold keeps; ``None``: it is not one value, or not kept as bytes."""
+        written = None if kept is None or isinstance(kept, KeptBest) else written_texts(kept.serde)
+        return None if written is None or isinstance(kept, KeptBest | None) else cls(kept, written)
+
+    def of(self, aggregates: list[Any]) -> WrittenColumn | None:
+        """The results. ``None``: one is null, or cannot be read."""
+        if not all(aggregates):
+            return None
+        texts = self._written.of(BytesColumn.of([aggregate[-1] for aggregate in aggregates]))
+        return None if texts is None else WrittenColumn(texts, self._serde, self._coder)
 
 
 class LatestColumns:
@@ -114,7 +120,7 @@ class LatestColumns:
         self._out_keys = out_keys
 
     def fold(self, batch: ColumnBatch, touched: Touched) -> bool:
-        texts = texts_of(batch, self._serde, self._written)
+        texts = self._written.of_column(batch.value_column)
         if texts is None:
             return False
         places, found = touched.records()
@@ -202,7 +208,7 @@ class BestColumns:
 
     def fold(self, batch: ColumnBatch, touched: Touched) -> bool:
         ranks = self._ranks(batch)
-        texts = None if ranks is None else texts_of(batch, self._serde, self._written)
+        texts = None if ranks is None else self._written.of_column(batch.value_column)
         if ranks is None or texts is None:
             return False
         places, found = touched.records()

@@ -5,17 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from penstock.state.stores.store_view import KeyValueStoreView
 from penstock.topologies.columnar.kernels import Groups
-from penstock.topologies.operator_api.batch import ColumnBatch
-from penstock.topologies.operator_api.columns import Ints
-from penstock.topologies.operators.aggregates.folds.strategy import Touched
+from penstock.topologies.operator_api.batch import Batch, ColumnBatch
+from penstock.topologies.operator_api.columns import CodedColumn, Column, Ints
+from penstock.topologies.operators.aggregates.folds.strategy import OutKeys, Touched
 from penstock.topologies.operators.columnar.folding import PartFolds
+from penstock.topologies.operators.columnar.grouping import Entries
 from penstock.topologies.operators.columnar.hopping import spread_columns
 from penstock.topologies.operators.columnar.members import DistinctColumns
 
 OpenDistinct = Callable[[list[bytes], Groups], DistinctColumns]
 """Opens the distinct counts, whose members are apart, for one batch: store keys of entries, and the records by entry."""
+Show = Callable[[Batch], None]
+"""Takes updates."""
 
 
 class PartColumns:
@@ -62,3 +67,10 @@ def put_accumulators(
         ts = ts if entry is None else max(ts, entry[1])
         entries[key] = (acc if type(acc) is exact else state.as_stored(acc), ts)
         state.dirty[key] = ts
+
+
+def keys_of(rows: ColumnBatch, found: Entries, out_keys: OutKeys | None) -> list[Any] | Column:
+    """The keys of the updates of records."""
+    if out_keys is not None:
+        return CodedColumn(found.groups.numbers.astype(np.int32), out_keys(found.store_keys, found.keys))
+    return rows.keys if rows.key_column is None else rows.key_column

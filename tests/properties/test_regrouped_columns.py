@@ -285,6 +285,20 @@ def test_columns_change_nothing(used: Counter[str], program: Program, partitions
     assert stopped < len(SEEDS), "too few programs ran to their end"
 
 
+@pytest.mark.parametrize("emission", EMISSIONS)
+def test_a_result_that_fails_on_the_way_stops_both_forms(used: Counter[str], emission: Emission) -> None:
+    def failing(rng: random.Random) -> tuple[Topology, Callable[[random.Random, int], Record]]:
+        builder = StreamsBuilder("p", key=str, value=Given)
+        rows = builder.stream("in").group_by_key().agg(total=col("n").sum(), rows=count())
+        rows.group_by(lit(7)).agg(ratio=lit(60) // (count() - 3), emission=emission).to("out")
+        return builder.build(), random_record
+
+    rows = outcome(failing, 1, 10_000, columns=False, partitions=1)
+    assert "division by zero" in rows["stopped"]
+    assert outcome(failing, 1, 10_000, columns=True, partitions=1) == rows
+    assert used["regroup"]
+
+
 def test_columns_without_the_compiled_part(used: Counter[str]) -> None:
     with without():
         for seed in range(4):

@@ -7,14 +7,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any, Generic, NamedTuple
 
 from penstock.state.errors import SerdeError
-from penstock.state.serdes.serde import Serde
+from penstock.state.serdes.serde import BYTES, Serde
 from penstock.state.type_parameters import V
 
-_OLD, _NEW, _BOTH = 0, 1, 2
-_VARINT_MAX_BYTES = 5
+OLD, NEW, BOTH = 0, 1, 2
+"""The last byte of a change: what it has."""
+VARINT_MAX_BYTES = 5
 """The most bytes of a 32-bit length."""
 
 
@@ -23,6 +25,19 @@ class Change(NamedTuple, Generic[V]):
 
     new: V | None
     old: V | None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class RowChangeSerde(Serde[Change[Any]]):
+    """A ``change_serde`` that knows the serde of the ``rows``, so that columns of changes can be written and read."""
+
+    rows: Serde[Any] = BYTES
+
+    @classmethod
+    def of(cls, rows: Serde[Any]) -> RowChangeSerde:
+        """The serde of changes of rows."""
+        made = change_serde(rows)
+        return cls(made.name, made.serialize, made.deserialize, made.immutable, rows=rows)
 
 
 def change_serde(inner: Serde[Any]) -> Serde[Change[Any]]:
@@ -38,15 +53,15 @@ def change_serde(inner: Serde[Any]) -> Serde[Change[Any]]:
         if new is None:
             return write(old) + b"\x00"
         data = write(new)
-        return _varint(len(data)) + data + write(old) + b"\x02"
+        return varint(len(data)) + data + write(old) + b"\x02"
 
     def deserialize(data: bytes) -> Change[Any]:
         flag = data[-1] if data else None
-        if flag == _NEW:
+        if flag == NEW:
             return Change(read(data[:-1]), None)
-        if flag == _OLD:
+        if flag == OLD:
             return Change(None, read(data[:-1]))
-        if flag != _BOTH:
+        if flag != BOTH:
             raise SerdeError(f"{data!r:.60} is not a change of a table's row: its last byte must be 0, 1 or 2")
         length, start = _read_varint(data)
         if length < 0 or start + length > len(data) - 1:
@@ -58,7 +73,7 @@ def change_serde(inner: Serde[Any]) -> Serde[Change[Any]]:
     return Serde(f"change({inner.name})", serialize, deserialize, immutable=inner.immutable)
 
 
-def _varint(number: int) -> bytes:
+def varint(number: int) -> bytes:
     """Encode a length as a varint of Kafka's protocol: zigzag, then seven bits per byte, lowest first."""
     rest = number << 1
     out = bytearray()
@@ -72,7 +87,7 @@ def _varint(number: int) -> bytes:
 def _read_varint(data: bytes) -> tuple[int, int]:
     """The number, and the offset after it."""
     rest = shift = 0
-    for at, byte in enumerate(data[:_VARINT_MAX_BYTES]):
+    for at, byte in enumerate(data[:VARINT_MAX_BYTES]):
         rest |= (byte & 0x7F) << shift
         if byte < 0x80:
             return (rest >> 1) ^ -(rest & 1), at + 1

@@ -9,7 +9,7 @@ from itertools import groupby
 from typing import Any, Final, Literal
 
 from penstock.state.errors import ProcessingError, SerdeError
-from penstock.state.serdes.change_serde import Change
+from penstock.state.serdes.change_serde import Change, RowChangeSerde
 from penstock.state.serdes.partitioner import partition_for, partitions_for
 from penstock.state.serdes.serde import Serde
 from penstock.streams.task.operator_context import NodeContext
@@ -17,6 +17,7 @@ from penstock.streams.task.output import Output
 from penstock.streams.task.packed_records import packed_output
 from penstock.streams.task.task_watermarks import TaskWatermarks, WatermarkMark
 from penstock.topologies.columnar.avro_writing import AvroWriter, avro_writer
+from penstock.topologies.columnar.change_columns import sides_of, written_changes
 from penstock.topologies.columnar.column_parts import by_columns_or_rows, longest, nulls_of, serialized, written
 from penstock.topologies.columnar.encoded_columns import ParsedColumn
 from penstock.topologies.columnar.json_writing import encoder_of, written_json
@@ -193,7 +194,8 @@ class SinkOperator(Operator):
         self._max_bytes = max_bytes
         self._emitter = emitter
         self._avro = avro_writer(spec.value_serde)
-        self._texts = written_texts(spec.value_serde) or self._avro
+        values = spec.value_serde.rows if isinstance(spec.value_serde, RowChangeSerde) else spec.value_serde
+        self._texts = written_texts(values) or self._avro
 
     def process(self, port: int, batch: Batch) -> None:
         """Serialize; the policy handles rows that cannot be written, one by one."""
@@ -298,6 +300,9 @@ class SinkOperator(Operator):
 
     def _written_values(self, batch: ColumnBatch) -> Column | list[bytes | None] | None:
         column = batch.value_column
+        if isinstance(self._spec.value_serde, RowChangeSerde) and (sides := sides_of(column)) is not None:
+            news, olds = (_bytes_of(side, self._spec.value_serde.rows, self._texts) for side in sides)
+            return None if news is None or olds is None else written_changes(news, olds)
         passed = _passed_on(column, self._spec.value_serde, self._texts)
         if passed is None and self._avro is not None and type(column) is StructColumn:
             passed = self._avro.of_structs(column)
@@ -431,8 +436,25 @@ def _written(
     column: Column | None, batch: Batch, part: Literal["key", "value"], serde: Serde[Any]
 ) -> Column | list[bytes | None] | None:
     """Return the keys or values of a batch as bytes, as a column if possible; ``None`` if one cannot be written."""
-    data: Column | list[bytes | None] | None = None if column is None else serialized(column, serde)
+    data = None if column is None else _as_written(column, serde)
+    return data if data is not None else written(batch.keys if part == "key" else batch.values, serde)
+
+
+def _as_written(column: Column, serde: Serde[Any]) -> Column | list[bytes | None] | None:
+    """Return a column as bytes; ``None``: its values must be written one by one."""
+    data: Column | list[bytes | None] | None = serialized(column, serde)
     if data is None and isinstance(column, StructColumn) and (not serde.writes or dict in serde.writes):
         encode = encoder_of(serde)
         data = None if encode is None else written_json(column, encode)
-    return data if data is not None else written(batch.keys if part == "key" else batch.values, serde)
+    return data
+
+
+def _bytes_of(column: Column, serde: Serde[Any], texts: WrittenTexts | AvroWriter | None) -> BytesColumn | None:
+    """Return a column as bytes; ``None``: a value cannot be written."""
+    data = _passed_on(column, serde, texts)
+    found = _as_written(column, serde) if data is None else data
+    if found is None:
+        found = written(column.to_list(), serde)
+    if found is None or isinstance(found, BytesColumn):
+        return found
+    return BytesColumn.of(found if isinstance(found, list) else found.to_list())

@@ -12,7 +12,7 @@ import numpy as np
 
 from penstock.state.errors import SerdeError
 from penstock.state.serdes.serde import BYTES, FLOAT, INT, Serde
-from penstock.topologies.columnar.encoded_columns import SAME_BYTES, EncodedColumn, WrittenColumn
+from penstock.topologies.columnar.encoded_columns import SAME_BYTES, EncodedColumn, ParsedColumn, WrittenColumn
 from penstock.topologies.columnar.kernels import Coder, Groups, grouped
 from penstock.topologies.columnar.text_columns import TextColumn
 from penstock.topologies.operator_api.batch import Batch, ColumnBatch
@@ -22,11 +22,17 @@ from penstock.topologies.operator_api.columns import (
     Column,
     Mask,
     NumberColumn,
+    Places,
     StructColumn,
 )
 
 FEWEST = 64
 """For smaller batches the row path is faster than setting up arrays."""
+
+
+def enough(rows: int) -> bool:
+    """Whether this number of rows is worth columns."""
+    return rows >= FEWEST
 
 
 def worth_columns(batch: Batch) -> TypeGuard[ColumnBatch]:
@@ -84,6 +90,55 @@ def has_bytes_of(column: Column | None, serde: Serde[Any]) -> TypeGuard[EncodedC
     if not isinstance(column, EncodedColumn) or column.serde != serde:
         return False
     return serde in SAME_BYTES or isinstance(column, WrittenColumn)
+
+
+def with_nulls(column: Column, nulls: Mask) -> Column | None:
+    """The column with additional nulls at these rows. ``None``: it is of a kind that takes none."""
+    if not nulls.any():
+        return column
+    if isinstance(column, CodedColumn):
+        return CodedColumn(np.where(nulls, np.int32(len(column.values)), column.codes), [*column.values, None])
+    if isinstance(column, NumberColumn):
+        return NumberColumn(column.array, nulls if column.nulls is None else column.nulls | nulls)
+    if isinstance(column, BytesColumn):
+        return BytesColumn(column.data, column.offsets, nulls if column.nulls is None else column.nulls | nulls)
+    if not isinstance(column, StructColumn) or type(column) not in (StructColumn, ParsedColumn):
+        return None
+    fields: dict[str, Column] = {}
+    for name, field in column.fields.items():
+        made = with_nulls(field, nulls)
+        if made is None:
+            return None
+        fields[name] = made
+    every = nulls if column.nulls is None else column.nulls | nulls
+    if isinstance(column, ParsedColumn):
+        raw = with_nulls(column.raw, nulls)
+        assert isinstance(raw, BytesColumn)
+        return ParsedColumn(raw, column.serde, fields, every)
+    return StructColumn(fields, column.build, every)
+
+
+def present(batch: Batch, values: Column) -> tuple[Places | None, Batch]:
+    """Where ``values`` are not null (``None``: everywhere), and the batch with these of them as its values."""
+    nulls = nulls_of(values)
+    whole = batch.replace(values=values)
+    if nulls is None:
+        return None, whole
+    places = np.flatnonzero(~nulls)
+    return places, whole.pick(places)
+
+
+def spread_over(column: Column, places: Places | None, rows: int) -> Column | None:
+    """The values at these places (``None``: everywhere) of ``rows`` rows; null elsewhere. ``None``: row by row."""
+    if places is None:
+        return column
+    if not len(places):
+        return CodedColumn(np.zeros(rows, np.int32), [None])
+    at = np.zeros(rows, np.intp)
+    at[places] = np.arange(len(places))
+    nulls = np.ones(rows, np.bool_)
+    nulls[places] = False
+    return with_nulls(column.take(at), nulls)
 
 
 class Keyed:

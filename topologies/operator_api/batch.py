@@ -10,9 +10,10 @@ operator may have to compare: an int replaces the full depth-first path.
 ``olds`` is set on edges that carry upserts with their old values (``None``: no such column).
 
 A ``Batch`` holds lists. A ``ColumnBatch`` holds keys or values as columns
-(``penstock.topologies.operator_api.columns``), timestamps and order as arrays. Its ``keys``, ``values``, ``timestamps``
-and ``order`` are lists, made at the first use and kept, so that a row operator works on any batch. An operator that
-works on whole columns uses ``key_column``, ``value_column``, ``times`` and ``orders``, and needs no lists. There are
+(``penstock.topologies.operator_api.columns``), perhaps old values too, timestamps and order as arrays. Its ``keys``,
+``values``, ``olds``, ``timestamps`` and ``order`` are lists, made at the first use and kept, so that a row operator works on
+any batch. An operator that works on whole columns uses ``key_column``, ``value_column``, ``old_column``, ``times`` and
+``orders``, and needs no lists. There are
 two classes because batches of one record, of which lockstep groups make one per record, must cost no more than their
 lists.
 """
@@ -53,6 +54,11 @@ class Batch:
     @property
     def value_column(self) -> Column | None:
         """The values as a column, if they came as one."""
+        return None
+
+    @property
+    def old_column(self) -> Column | None:
+        """The old values as a column, if they came as one."""
         return None
 
     @property
@@ -135,7 +141,18 @@ class Batch:
 class ColumnBatch(Batch):
     """A batch whose keys or values are columns; the other may be a list."""
 
-    __slots__ = ("_key_column", "_keys", "_order", "_orders", "_times", "_timestamps", "_value_column", "_values")
+    __slots__ = (
+        "_key_column",
+        "_keys",
+        "_old_column",
+        "_olds",
+        "_order",
+        "_orders",
+        "_times",
+        "_timestamps",
+        "_value_column",
+        "_values",
+    )
 
     def __init__(
         self,
@@ -144,7 +161,7 @@ class ColumnBatch(Batch):
         times: Ints,
         orders: Ints,
         headers: list[Headers] | None = None,
-        olds: list[Any] | None = None,
+        olds: list[Any] | Column | None = None,
     ) -> None:
         self._keys: list[Any] | None
         self._key_column: Column | None
@@ -156,7 +173,9 @@ class ColumnBatch(Batch):
         self._timestamps: list[int] | None = None
         self._order: list[int] | None = None
         self.headers = headers
-        self.olds = olds
+        self._olds: list[Any] | None
+        self._old_column: Column | None
+        self._olds, self._old_column = (None, olds) if isinstance(olds, Column) else (olds, None)
 
     def __len__(self) -> int:
         return len(self._orders)
@@ -176,6 +195,17 @@ class ColumnBatch(Batch):
             assert self._value_column is not None
             self._values = self._value_column.to_list()
         return self._values
+
+    @property
+    def olds(self) -> list[Any] | None:
+        """The old values, if there are any."""
+        if self._olds is None and self._old_column is not None:
+            self._olds = self._old_column.to_list()
+        return self._olds
+
+    @olds.setter
+    def olds(self, olds: list[Any] | None) -> None:
+        self._olds, self._old_column = olds, None
 
     @property
     def timestamps(self) -> list[int]:  # type: ignore[override]  # made at the first time
@@ -200,6 +230,10 @@ class ColumnBatch(Batch):
         return self._value_column
 
     @property
+    def old_column(self) -> Column | None:
+        return self._old_column
+
+    @property
     def times(self) -> Ints:
         return self._times
 
@@ -222,21 +256,32 @@ class ColumnBatch(Batch):
             self._times[start:stop],
             self._orders[start:stop],
             None if self.headers is None else self.headers[start:stop],
-            None if self.olds is None else self.olds[start:stop],
+            self._old_slice(start, stop),
         )
+
+    def _old_slice(self, start: int, stop: int) -> list[Any] | Column | None:
+        if self._old_column is not None:
+            return self._old_column.slice(start, stop)
+        return None if self._olds is None else self._olds[start:stop]
 
     def pick(self, places: Sequence[int] | Places) -> ColumnBatch:
         at = places if isinstance(places, np.ndarray) else np.array(places, np.intp)
         listed: list[int] = []
-        if self._key_column is None or self._value_column is None or self.headers is not None or self.olds is not None:
+        lists_of_olds = self._old_column is None and self._olds is not None
+        if self._key_column is None or self._value_column is None or self.headers is not None or lists_of_olds:
             listed = at.tolist()
+        olds: list[Any] | Column | None = None
+        if self._old_column is not None:
+            olds = self._old_column.take(at)
+        elif self._olds is not None:
+            olds = [self._olds[i] for i in listed]
         return ColumnBatch(
             [self.keys[i] for i in listed] if self._key_column is None else self._key_column.take(at),
             [self.values[i] for i in listed] if self._value_column is None else self._value_column.take(at),
             self._times[at],
             self._orders[at],
             None if self.headers is None else [self.headers[i] for i in listed],
-            None if self.olds is None else [self.olds[i] for i in listed],
+            olds,
         )
 
     def replace(self, *, keys: list[Any] | Column | None = None, values: list[Any] | Column | None = None) -> Batch:
@@ -249,6 +294,11 @@ class ColumnBatch(Batch):
             return ColumnBatch(keys, values, self._times, self._orders, self.headers)
         return Batch(keys, values, self.timestamps, self.order, self.headers)
 
+    def with_olds(self, values: Column, olds: Column) -> ColumnBatch:
+        """The records with these values and old values."""
+        keys = self.keys if self._key_column is None else self._key_column
+        return ColumnBatch(keys, values, self._times, self._orders, self.headers, olds)
+
     def listed(self) -> Batch:
         return Batch(self.keys, self.values, self.timestamps, self.order, self.headers, self.olds)
 
@@ -260,15 +310,16 @@ def concat(batches: Sequence[Batch]) -> Batch:
     headers: list[Headers] | None = None
     if any(b.headers is not None for b in batches):
         headers = [h for b in batches for h in (b.headers if b.headers is not None else [()] * len(b))]
-    olds: list[Any] | None = None
-    if any(b.olds is not None for b in batches):
+    olds: list[Any] | Column | None = _joined([b.old_column for b in batches])
+    if olds is None and any(b.olds is not None for b in batches):
         olds = [o for b in batches for o in (b.olds if b.olds is not None else [None] * len(b))]
     keys = _joined([b.key_column for b in batches])
     values = _joined([b.value_column for b in batches])
     if keys is None and values is None:
         timestamps = [ts for b in batches for ts in b.timestamps]
         order = [o for b in batches for o in b.order]
-        return Batch(_listed_keys(batches), _listed_values(batches), timestamps, order, headers, olds)
+        listed = olds.to_list() if isinstance(olds, Column) else olds
+        return Batch(_listed_keys(batches), _listed_values(batches), timestamps, order, headers, listed)
     return ColumnBatch(
         _listed_keys(batches) if keys is None else keys,
         _listed_values(batches) if values is None else values,

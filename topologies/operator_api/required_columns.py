@@ -71,22 +71,29 @@ def union_of(needs: Iterable[RequiredColumns]) -> RequiredColumns:
 class EdgeLayout:
     """The layout of an edge's records in batches that are large enough: ``keys`` and ``values`` as columns, else as
     lists. ``texts``: the column of values still holds the log's bytes. ``fields``: it has columns only for these
-    fields; ``None``: for all."""
+    fields; ``None``: for all. ``olds``: old values, if there are any, are a column, too."""
 
     keys: bool = False
     values: bool = False
     texts: bool = False
     fields: frozenset[FieldPath] | None = None
+    olds: bool = False
 
     def __and__(self, other: EdgeLayout) -> EdgeLayout:
         fields = self.fields if other.fields is None else other.fields
         if self.fields is not None and other.fields is not None:
             fields = self.fields & other.fields
-        return EdgeLayout(self.keys and other.keys, self.values and other.values, self.texts and other.texts, fields)
+        return EdgeLayout(
+            self.keys and other.keys,
+            self.values and other.values,
+            self.texts and other.texts,
+            fields,
+            self.olds and other.olds,
+        )
 
 
 ROW_LAYOUT = EdgeLayout()
-COLUMN_LAYOUT = EdgeLayout(keys=True, values=True, texts=True)
+COLUMN_LAYOUT = EdgeLayout(keys=True, values=True, texts=True, olds=True)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from penstock.state.errors import TopologyError
-from penstock.state.serdes.change_serde import change_serde
+from penstock.state.serdes.change_serde import RowChangeSerde
 from penstock.state.serdes.serde import INT, Serde
 from penstock.state.stores.store import StoreSpec
 from penstock.topologies.aggregators.base import Aggregator
@@ -18,9 +18,13 @@ from penstock.topologies.dsl.wiring import Flow, as_emission, as_serde, check_fu
 from penstock.topologies.expressions.tree import Expression
 from penstock.topologies.operator_api.operator import Emission
 from penstock.topologies.operators.aggregates.fold import DistinctCounts
+from penstock.topologies.operators.aggregates.folds.changes import ROWS, ChangeParts
 from penstock.topologies.operators.base.member_store import members_of
 from penstock.topologies.operators.base.row_expiry import checked_ttl, expiry_store
-from penstock.topologies.operators.tables.table_aggregate import RegroupSpec, TableAggregateSpec
+from penstock.topologies.operators.columnar.input_modes import READY
+from penstock.topologies.operators.columnar.stateless import PYTHON
+from penstock.topologies.operators.tables.regroup import RegroupSpec
+from penstock.topologies.operators.tables.table_aggregate import TableAggregateSpec
 from penstock.topologies.operators.tables.table_views import view_of_results
 from penstock.topologies.windows.durations import Duration
 
@@ -59,13 +63,14 @@ def regrouped(
     made = row_function(fn, name, rows.flow) if whole_rows else check_function(fn, name)
     flow = rows.flow.behind(name, key=result_serde(made, name, key), value=value, rekeyed=True)
     wiring.add(name, RegroupSpec(fn=made, key_serde=flow.key, whole_rows=whole_rows), rows.flow)
-    changes = dataclasses.replace(flow, value=change_serde(flow.value))
+    changes = dataclasses.replace(flow, value=RowChangeSerde.of(flow.value))
     return RowGroups(wiring.repartition(changes, partitions=partitions), flow.value)
 
 
 def counted(groups: RowGroups, name: str | None, emission: Emission | None) -> TableFlow:
     """Count the rows per group."""
-    return _folded(groups, groups.name("count", name), INT, emission, int, _plus_one, _minus_one)
+    rows = ChangeParts((ROWS,), single=True)
+    return _folded(groups, groups.name("count", name), INT, emission, int, _plus_one, _minus_one, folds=rows)
 
 
 def reduced(groups: RowGroups, adder: Any, subtractor: Any, name: str | None, emission: Emission | None) -> TableFlow:
@@ -130,6 +135,7 @@ def _ready(groups: RowGroups, name: str, of: Aggregator, value: Any, emission: E
         lambda key, row, acc: inverse(acc, row, 0),
         result=of.result,
         shown=shown,
+        folds=ChangeParts(of.parts, of.result_of_parts) if of.parts else READY,
         distinct=distinct,
     )
 
@@ -145,6 +151,7 @@ def _folded(
     *,
     result: Callable[[Any], Any] | None = None,
     shown: Serde[Any] | None = None,
+    folds: ChangeParts | str = PYTHON,
     distinct: DistinctCounts | None = None,
 ) -> TableFlow:
     changes, ttl_ms = groups.changes, groups.ttl_ms
@@ -171,6 +178,7 @@ def _folded(
         adder=adder,
         subtractor=subtractor,
         result=result,
+        folds=folds,
         distinct=distinct,
         ttl_ms=ttl_ms,
     )

@@ -10,8 +10,6 @@ from collections.abc import Iterator
 from itertools import chain, repeat
 from typing import Any
 
-import msgspec
-
 from penstock.state.serdes.change_serde import Change
 from penstock.topologies.aggregators import last, top_k
 from penstock.topologies.dsl.kstream import KStream
@@ -29,25 +27,12 @@ CHEAP, DEAR = 10_000, 1_000_000
 """The bounds of the three classes of prices."""
 
 
-class Prices(msgspec.Struct, frozen=True, gc=False):
-    """The parts of a mean."""
-
-    auctions: int = 0
-    total: int = 0
-
-
 def q4(emission: Emission = "every_update") -> Topology:
     """Average price for a category: the mean of the highest bid of each auction, rounded down. When an auction's
     highest bid changes, the former one is subtracted from its category."""
     nexmark = Nexmark("q4", emission)
     highest = nexmark.offers.group_by_key().agg(category=col("auction.category").max(), price=col("bid.price").max())
-    by_category = highest.group_by(lambda auction, final: (final["category"], final["price"]), key=int, value=int)
-    prices = by_category.aggregate(
-        Prices,
-        lambda category, price, so_far: Prices(so_far.auctions + 1, so_far.total + price),
-        lambda category, price, so_far: Prices(so_far.auctions - 1, so_far.total - price),
-        value=Prices,
-    )
+    prices = highest.group_by(col("category")).agg(auctions=count(), total=col("price").sum())
     means = prices.filter(col("auctions") > 0).map_values(col("total") // col("auctions"))
     return nexmark.topology(means)
 

@@ -35,6 +35,7 @@ from penstock.topologies.operators.aggregates.folds.strategy import Changes, Out
 from penstock.topologies.operators.aggregates.folds.updates import why_no_updates
 from penstock.topologies.operators.base.member_store import MemberStore
 from penstock.topologies.operators.base.row_functions import map_rows, serialize_keys, without_nulls
+from penstock.topologies.operators.columnar.flushing import PartFlush
 from penstock.topologies.operators.columnar.grouping import entries_of
 from penstock.topologies.operators.columnar.input_modes import counting_mode, folding_mode, why_rows
 
@@ -52,6 +53,8 @@ class AggregateSpec(OperatorSpec):
 
     olds_in_columns: ClassVar[bool] = True
     """Whether aggregates are folded by columns where old values are sent, too."""
+    flushes_columns: ClassVar[bool] = True
+    """Whether results that were held for a commit are emitted in columns."""
     lists_of_keys: ClassVar[bool] = True
     """Whether whole values are kept by columns where keys are lists."""
 
@@ -94,7 +97,7 @@ class AggregateSpec(OperatorSpec):
         if input_mode.rows is None and self.keeps_records:
             return self._layout_of_kept(given)
         if input_mode.rows is None and self.fold.parts:
-            return EdgeLayout(keys=True, values=True) if self.emission == "every_update" else ROW_LAYOUT
+            return self._layout_of_parts()
         counts = input_mode.rows is None
         # results held until a commit are kept in columns if the store can tally, which window stores cannot
         shown = self.emission == "every_update" or (self.emission == "per_commit" and tallies(self.store))
@@ -109,6 +112,13 @@ class AggregateSpec(OperatorSpec):
         keys = given.keys or not self.lists_of_keys
         # a single value is passed on as bytes, of which no field has been read
         return EdgeLayout(keys) if isinstance(self.fold.kept, KeptBest) else EdgeLayout(keys, True, fields=frozenset())
+
+    def _layout_of_parts(self) -> EdgeLayout:
+        if self.emission == "every_update":
+            return EdgeLayout(keys=True, values=True, olds=True)
+        if self.emission == "per_commit" and self.flushes_columns:
+            return PartFlush.layout(self.fold.result_of_parts, self.store.key_serde)
+        return ROW_LAYOUT
 
     def open(self, ctx: OperatorContext) -> Operator:
         """The running form."""
@@ -149,10 +159,13 @@ class AggregateOperator(Operator):
         self._emits: Emission | None = spec.emission if ctx.has_consumers else None
         """When changes are emitted; ``None``: never, because there are no consumers."""
         self._folded = False
-        """Whether records were folded by columns: then results are shown as columns, too."""
+        """Whether records were folded by columns: then results are emitted as columns, too."""
         self._changed: dict[bytes, Any] = {}
         self._olds: dict[bytes, Any] | None = {} if spec.sends_olds else None
         """The last emitted value of each key that changed since the last commit."""
+        self._flush_parts: PartFlush | None = None
+        if spec.flushes_columns and spec.fold.parts and not spec.fold.partials:
+            self._flush_parts = PartFlush(spec.fold.parts, spec.fold.result_of_parts, self._key_serde)
         self.fold_in(spec, ctx.state(spec.store.name))
 
     def fold_in(self, spec: AggregateSpec, state: KeyValueStoreView) -> None:
@@ -297,6 +310,13 @@ class AggregateOperator(Operator):
     def _flush_changed(self) -> None:
         if not self._changed:
             return
+        flushed = self._flushed() if self._folded else None
+        if flushed is not None:
+            self._changed.clear()
+            if self._olds is not None:
+                self._olds.clear()
+            self.ctx.emit(flushed)
+            return
         keys = self._changed_keys()
         values: list[Any] = []
         timestamps: list[int] = []
@@ -325,3 +345,14 @@ class AggregateOperator(Operator):
             read = self._key_serde.deserialize
             keys = [read(data) if key is _UNREAD else key for data, key in zip(store_keys, keys, strict=True)]
         return self.out_keys(store_keys, keys)
+
+    def _flushed(self) -> ColumnBatch | None:
+        """The results that changed since the commit, as columns; ``None``: row by row."""
+        if self._flush_parts is None or not self._state.immutable:
+            return None
+        store_keys = list(self._changed)
+        entries = list(map(self._state.entries.__getitem__, store_keys))
+        if None in entries:
+            return None
+        olds = None if self._olds is None else list(map(self._olds.__getitem__, store_keys))
+        return self._flush_parts.of(store_keys, [e[0] for e in entries], [e[1] for e in entries], olds)

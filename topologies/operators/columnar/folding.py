@@ -18,7 +18,7 @@ from penstock.topologies.columnar.column_parts import nulls_of
 from penstock.topologies.columnar.kernels import Groups
 from penstock.topologies.expressions.row_function import ExpressionFunction
 from penstock.topologies.expressions.vectors import Vectors
-from penstock.topologies.operator_api.batch import ColumnBatch
+from penstock.topologies.operator_api.batch import Batch, ColumnBatch
 from penstock.topologies.operator_api.columns import CodedColumn, Column, Mask, NumberColumn, Places
 from penstock.topologies.operators.columnar.distinct import added
 from penstock.topologies.operators.columnar.members import DistinctColumns
@@ -35,11 +35,12 @@ class PartColumnsOf:
     def __init__(self, parts: Sequence[Part]) -> None:
         self._vectors = [None if p.of is None else Vectors.of(p.of) for p in parts]
 
-    def of(self, batch: ColumnBatch) -> list[Column | None] | None:
-        """The column of each aggregate; ``None`` in it: of the records. ``None``: row by row."""
+    def of(self, batch: Batch, absent: Mask | None = None) -> list[Column | None] | None:
+        """The column of each aggregate; ``None`` in it: of the records. Those that are ``absent`` are not evaluated, and
+        null. ``None``: row by row."""
         out: list[Column | None] = []
         for vectors in self._vectors:
-            column = None if vectors is None else vectors.column(batch)
+            column = None if vectors is None else vectors.column(batch, absent)
             if vectors is not None and column is None:
                 return None
             out.append(column)

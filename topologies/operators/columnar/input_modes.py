@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from penstock.state.serdes.change_serde import RowChangeSerde
 from penstock.state.serdes.serde import FLOAT, Serde
 from penstock.topologies.aggregators.base import Part
 from penstock.topologies.columnar.avro_writing import writes_avro
@@ -18,6 +19,8 @@ from penstock.topologies.operators.columnar.join_fields import sides_of
 from penstock.topologies.operators.columnar.stateless import PYTHON, reads
 
 _KEY = RequiredColumns(key=True)
+READY = "its ready aggregates read values one by one; those of expressions, col('x').sum(), do not"
+"""Why a ready aggregate takes rows."""
 
 
 def join_mode(joiner: Callable[[Any, Any], Any], *, own_key: bool) -> InputMode:
@@ -57,11 +60,7 @@ def folding_mode(parts: Sequence[Part], late: RequiredColumns | None) -> InputMo
 def why_rows(*, counts: bool, sends_olds: bool, ready: bool) -> str | None:
     """The reason why an aggregation takes rows. ``ready``: it folds a ready aggregate."""
     if not counts:
-        return (
-            "its ready aggregates read values one by one; those of expressions, col('x').sum(), do not"
-            if ready
-            else PYTHON
-        )
+        return READY if ready else PYTHON
     return "a later operator needs its old values" if sends_olds else None
 
 
@@ -69,6 +68,8 @@ def writing_mode(key: Serde[Any], value: Serde[Any], *, by_key: bool) -> InputMo
     """A sink. ``by_key``: its topic and partitions follow from the key alone."""
     if not by_key:
         return InputMode(ALL_AS_ROWS, "partitions, or topics, follow from whole records")
+    if isinstance(value, RowChangeSerde) and (value.rows in (*SAME_BYTES, FLOAT) or encoder_of(value.rows) is not None):
+        return InputMode(RequiredColumns(key=True, value=True))
     if value in (*SAME_BYTES, FLOAT):
         return InputMode(RequiredColumns(key=True, value=True))
     if encoder_of(value) is not None or writes_avro(value):

@@ -18,10 +18,9 @@ from penstock.topologies.columnar.kernels import Groups, counted_so_far, highest
 from penstock.topologies.expressions.row_function import ExpressionFunction
 from penstock.topologies.operator_api.columns import CodedColumn, Column, Ints, Mask, NumberColumn
 from penstock.topologies.operators.columnar.folding import DISTINCT, far_from_bounds
+from penstock.topologies.operators.columnar.part_results import totals_shown
 
 _LOWEST = -(1 << 63)
-_EXACT_FLOAT = 1 << 53
-"""Integers up to it are floats, too."""
 
 
 class Running(NamedTuple):
@@ -56,28 +55,28 @@ def running(part: Part, accs: list[Any], groups: Groups, column: Column | None) 
 
 def _records(accs: list[int], groups: Groups) -> Running:
     counts = np.array(accs, np.int64)[groups.numbers] + counted_so_far(groups)
-    return Running(NumberColumn(counts), _last(groups, counts).tolist())
+    return Running(NumberColumn(counts), last_of(groups, counts).tolist())
 
 
-def _last(groups: Groups, values: Ints) -> Ints:
+def last_of(groups: Groups, values: Ints) -> Ints:
     """Each group's last value."""
     last = np.empty(len(groups.codes), np.intp)
     last[groups.numbers] = np.arange(len(values))
     return values[last]
 
 
-def _present(column: Column) -> Ints:
+def not_null(column: Column) -> Ints:
     """1 for each row that is not null, else 0."""
     nulls = nulls_of(column)
     return np.ones(len(column), np.int64) if nulls is None else (~nulls).astype(np.int64)
 
 
 def _count(part: Part, accs: list[int], groups: Groups, column: Column) -> Running:
-    counts = np.array(accs, np.int64)[groups.numbers] + summed_so_far(groups, _present(column))
-    return Running(NumberColumn(counts), _last(groups, counts).tolist())
+    counts = np.array(accs, np.int64)[groups.numbers] + summed_so_far(groups, not_null(column))
+    return Running(NumberColumn(counts), last_of(groups, counts).tolist())
 
 
-def _integers(column: Column) -> tuple[Ints, Mask | None] | None:
+def integers(column: Column) -> tuple[Ints, Mask | None] | None:
     """The values, 0 for nulls, and the nulls."""
     if isinstance(column, CodedColumn):
         if any(type(v) is not int and v is not None for v in column.values):
@@ -93,22 +92,18 @@ def _integers(column: Column) -> tuple[Ints, Mask | None] | None:
 
 def _total(part: Part, accs: list[tuple[Any, ...]], groups: Groups, column: Column) -> Running | None:
     """Running ``(count, sum)`` of finite numbers."""
-    found = _integers(column)
+    found = integers(column)
     if found is None or any(len(acc) != 2 for acc in accs):
         return None
     before = [total for _, total in accs]
     if part.kind != "int64" or not far_from_bounds(before, found[0]):
         return None
-    counts = np.array([n for n, _ in accs], np.int64)[groups.numbers] + summed_so_far(groups, _present(column))
+    counts = np.array([n for n, _ in accs], np.int64)[groups.numbers] + summed_so_far(groups, not_null(column))
     totals = np.array(before, np.int64)[groups.numbers] + summed_so_far(groups, found[0])
-    nulls = _nulls(counts == 0)
-    if part.function == "sum":
-        results = NumberColumn(totals, nulls)
-    elif len(totals) and int(np.abs(totals).max()) >= _EXACT_FLOAT:
+    results = totals_shown(part, counts, totals)
+    if results is None:
         return None
-    else:
-        results = NumberColumn(totals / np.maximum(counts, 1), nulls)
-    new = zip(_last(groups, counts).tolist(), _last(groups, totals).tolist(), strict=True)
+    new = zip(last_of(groups, counts).tolist(), last_of(groups, totals).tolist(), strict=True)
     return Running(results, [acc if n == acc[0] else (n, total) for acc, (n, total) in zip(accs, new, strict=True)])
 
 
@@ -121,16 +116,16 @@ def _extreme(part: Part, accs: list[tuple[Any, ...]], groups: Groups, column: Co
     sign = 1 if part.function == "max" else -1
     if part.kind == "string":
         return _extreme_text(sign, accs, groups, column)
-    found = _integers(column)
+    found = integers(column)
     before = [acc[0] if acc else 0 for acc in accs]
     if found is None or any(type(v) is not int or not _LOWEST < v < -_LOWEST for v in before):
         return None
     values = found[0]
     if len(values) and int(values.min()) == _LOWEST:
         return None
-    best, seen = _best(groups, sign * values, _present(column), sign * np.array(before, np.int64), accs)
+    best, seen = _best(groups, sign * values, not_null(column), sign * np.array(before, np.int64), accs)
     best = sign * best
-    last, there = _last(groups, best).tolist(), _last(groups, seen).tolist()
+    last, there = last_of(groups, best).tolist(), last_of(groups, seen).tolist()
     return Running(NumberColumn(best, _nulls(seen == 0)), _changed(accs, last, there))
 
 
@@ -147,9 +142,9 @@ def _extreme_text(sign: int, accs: list[tuple[Any, ...]], groups: Groups, column
     ranks = {text: sign * rank for rank, text in enumerate(texts)}
     values = np.array([ranks.get(text, 0) for text in column.values], np.int64)[column.codes]
     before = np.array([ranks[acc[0]] if acc else 0 for acc in accs], np.int64)
-    best, seen = _best(groups, values, _present(column), before, accs)
+    best, seen = _best(groups, values, not_null(column), before, accs)
     best = np.where(seen == 0, len(texts), sign * best)
-    last, there = _last(groups, best).tolist(), _last(groups, seen).tolist()
+    last, there = last_of(groups, best).tolist(), last_of(groups, seen).tolist()
     texts_or_null = [*texts, None]
     return Running(
         CodedColumn(best.astype(np.int32), texts_or_null), _changed(accs, [texts_or_null[i] for i in last], there)
@@ -171,7 +166,7 @@ def _changed(accs: list[tuple[Any, ...]], values: list[Any], there: list[int]) -
 def running_distinct(accs: list[int], groups: Groups, fresh: Ints) -> Running:
     """Counts of distinct values. ``fresh``: 1 for each row whose value its entry did not have before, else 0."""
     counts = np.array(accs, np.int64)[groups.numbers] + summed_so_far(groups, fresh)
-    return Running(NumberColumn(counts), _last(groups, counts).tolist())
+    return Running(NumberColumn(counts), last_of(groups, counts).tolist())
 
 
 _RUNNING: dict[str, Callable[[Part, list[Any], Groups, Column], Running | None]] = {

@@ -13,8 +13,10 @@ import msgspec
 import numpy as np
 
 from penstock.state.errors import SerdeError
+from penstock.state.serdes.change_serde import RowChangeSerde
 from penstock.state.serdes.serde import BYTES, FLOAT, INT, INT32, JSON, STRING, Serde
 from penstock.topologies.columnar.avro_columns import AvroProjection, avro_form, why_not_avro
+from penstock.topologies.columnar.change_columns import change_column, read_changes
 from penstock.topologies.columnar.encoded_columns import EncodedColumn, ParsedColumn
 from penstock.topologies.columnar.json_columns import JsonProjection, Projection
 from penstock.topologies.columnar.kernels import Coder
@@ -22,8 +24,9 @@ from penstock.topologies.columnar.record_shapes import why_not_projected
 from penstock.topologies.operator_api.batch import Batch, ColumnBatch
 from penstock.topologies.operator_api.columns import BytesColumn, Column, Places
 from penstock.topologies.operator_api.operator import OperatorContext
-from penstock.topologies.operator_api.required_columns import InputMode, RequiredColumns, path_of
+from penstock.topologies.operator_api.required_columns import InputMode, RequiredColumns, field_at, path_of
 from penstock.topologies.operators.base.row_functions import decode_column, unreadable
+from penstock.topologies.operators.columnar.declared_records import records_of
 from penstock.topologies.operators.columnar.struct_keys import struct_keys
 
 _WIDTHS = {INT.name: 8, FLOAT.name: 8, INT32.name: 4}
@@ -33,6 +36,8 @@ PLAIN = (BYTES, STRING, INT, INT32, FLOAT)
 
 def decoding_mode(serde: Serde[Any], needed: RequiredColumns) -> InputMode:
     """The input mode of a source for required columns of values of this serde. Keys are always columns."""
+    if isinstance(serde, RowChangeSerde):
+        return InputMode(needed, _why_no_changes(serde, needed))
     return InputMode(needed, None if serde in PLAIN else _why_whole(serde, needed))
 
 
@@ -60,6 +65,52 @@ def json_decoder(serde: Serde[Any]) -> msgspec.json.Decoder[Any] | None:
     return decoder if decoder.strict and decoder.dec_hook is None and decoder.float_hook is None else None
 
 
+def _why_no_changes(serde: RowChangeSerde, needed: RequiredColumns) -> str | None:
+    """The reason why changes are decoded whole. What is needed of them is of their rows."""
+    rows, of_rows = serde.rows, _of_rows(needed)
+    if needed.listed:
+        return "the next operator needs whole values"
+    if (records := records_of(rows)) is not None:
+        return records.why_not(of_rows.fields)
+    return None if rows in PLAIN else _why_whole(rows, of_rows)
+
+
+def _of_rows(needed: RequiredColumns) -> RequiredColumns:
+    """The requirements on the rows of changes."""
+    fields = frozenset(field_at(path[1:]) for path in map(path_of, needed.fields) if len(path) > 1)
+    return RequiredColumns(fields=fields, value=needed.value)
+
+
+class _ChangeReader:
+    """Reads changes of a table's rows by columns of both sides."""
+
+    def __init__(self, serde: RowChangeSerde, needed: RequiredColumns) -> None:
+        self._rows = serde.rows
+        self._coder = Coder()
+        self._projection: Projection | None = None
+        of_rows, records = _of_rows(needed), records_of(serde.rows)
+        if records is not None:
+            self._projection = records.projection(sorted(of_rows.fields, key=path_of))
+        elif self._rows not in PLAIN:
+            self._projection = _projection_of(self._rows, of_rows)
+
+    def read(self, column: BytesColumn) -> Column | None:
+        """The changes; ``None``: decode them whole."""
+        sides = read_changes(column)
+        if sides is None:
+            return None
+        news, olds = map(self._side, sides)
+        return None if news is None or olds is None else change_column(news, olds)
+
+    def _side(self, column: BytesColumn) -> Column | None:
+        if self._projection is not None:
+            fields, failed = self._projection.read(column)
+            return None if failed else ParsedColumn(column, self._rows, fields, column.nulls)
+        if self._rows is BYTES:
+            return column
+        return EncodedColumn(column, self._rows, self._coder) if _all_readable(column, self._rows) else None
+
+
 def _projection_of(serde: Serde[Any], needed: RequiredColumns) -> Projection | None:
     """The reader of the required fields; ``None`` if values are read whole."""
     if serde in PLAIN or _why_whole(serde, needed) is not None:
@@ -77,7 +128,12 @@ class Decoder:
         self._ctx = ctx
         self._key, self._value = key, value
         self._key_coder, self._value_coder = Coder(), Coder()
-        self._projection = _projection_of(value, needed)
+        self._projection: Projection | None = None
+        self._changes: _ChangeReader | None = None
+        if isinstance(value, RowChangeSerde):
+            self._changes = _ChangeReader(value, needed)
+        else:
+            self._projection = _projection_of(value, needed)
         self._struct_keys = struct_keys(key)
 
     def read(self, batch: ColumnBatch) -> Batch | None:
@@ -85,13 +141,19 @@ class Decoder:
         keys, values = batch.key_column, batch.value_column
         if not isinstance(keys, BytesColumn) or not isinstance(values, BytesColumn):
             return None
-        if self._projection is not None:
+        changes = self._changes_of(values)
+        if changes is not None:
+            out = batch.replace(values=changes)
+        elif self._projection is not None:
             out = self._projected(batch, values, self._projection)
         else:
             out = self._side(batch, values, self._value, self._value_coder, "value")
         keys = out.key_column
         assert isinstance(keys, BytesColumn)
         return self._side(out, keys, self._key, self._key_coder, "key")
+
+    def _changes_of(self, values: BytesColumn) -> Column | None:
+        return None if self._changes is None else self._changes.read(values)
 
     def _side(
         self, batch: Batch, column: BytesColumn, serde: Serde[Any], coder: Coder, what: Literal["key", "value"]

@@ -1,91 +1,40 @@
 """Aggregations of a table's rows under another key: each change of a row is removed from its old group and added to
 its new one.
 
-``RegroupSpec`` turns a change of a row into changes of groups, which go through a repartition topic;
-``TableAggregateSpec`` applies them: first the old value is subtracted, then the new one is added. If a row's group is
-the same before and after, that is one change, so that no consumer sees the state in between. The order between two
-groups is not defined.
-
-Only what was added to a group may be removed from it. So a row for which the grouping function raises, under a policy
-that skips it, belongs to no group: its former value is removed, and the row is counted, or sent to the dead letter
-topic, once. An adder or subtractor that raises stops the task under every policy.
+``RegroupSpec`` (``penstock.topologies.operators.tables.regroup``) turns a change of a row into changes of groups, which
+go through a repartition topic; ``TableAggregateSpec`` applies them: first the old value is subtracted, then the new one is
+added. An adder or subtractor that raises stops the task under every policy.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
 from penstock.state.errors import SerdeError
-from penstock.state.serdes.change_serde import Change
-from penstock.state.serdes.serde import Serde
 from penstock.state.stores.store import StoreSpec
 from penstock.topologies.aggregators.members_apart import with_count
-from penstock.topologies.operator_api.batch import Batch
+from penstock.topologies.columnar.column_parts import nulls_of
+from penstock.topologies.operator_api.batch import Batch, ColumnBatch
 from penstock.topologies.operator_api.edge_kinds import EdgeKind, Emits
 from penstock.topologies.operator_api.operator import Operator, OperatorContext, OperatorSpec
+from penstock.topologies.operator_api.required_columns import (
+    ALL_AS_ROWS,
+    ROW_LAYOUT,
+    EdgeLayout,
+    InputMode,
+    RequiredColumns,
+)
 from penstock.topologies.operators.aggregates.fold import DistinctCounts
+from penstock.topologies.operators.aggregates.folds.changes import ChangeFolds, ChangeParts
 from penstock.topologies.operators.base.member_store import MemberStore, numbered
 from penstock.topologies.operators.base.row_expiry import RowExpiry
 from penstock.topologies.operators.base.row_operator import RowOperator
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class RegroupSpec(OperatorSpec):
-    """``fn(key, value)`` gives a row's group and what of it is aggregated, or ``None``; rows without one, or whose group
-    or value is null, belong to no group. With ``whole_rows``, ``fn`` gives the group alone, which gets the row. Its input
-    must carry old values; it emits ``Change`` values under the groups' keys, which ``key_serde`` writes."""
-
-    fn: Callable[[Any, Any], Any]
-    key_serde: Serde[Any]
-    whole_rows: bool = False
-    emits: Emits = "insert"
-
-    def open(self, ctx: OperatorContext) -> Operator:
-        """Build the operator of one task."""
-        return _RegroupOperator(ctx, self)
-
-
-class _RegroupOperator(RowOperator):
-    def __init__(self, ctx: OperatorContext, spec: RegroupSpec) -> None:
-        super().__init__(ctx, spec)
-        fn = spec.fn
-        self._fn = (lambda key, row: (fn(key, row), row)) if spec.whole_rows else fn
-        self._write = spec.key_serde.serialize
-
-    def _grouped(self, key: Any, value: Any) -> tuple[Any, Any, bytes] | None:
-        """Group, what it gets, and the group's bytes, which are made here: a group that cannot be written is refused now, as
-        it will be when the row is to leave it."""
-        made = None if value is None else self._fn(key, value)
-        if made is None:
-            return None
-        try:
-            group, grouped = made
-        except (TypeError, ValueError) as exc:
-            raise TypeError(f"the function must return a (key, value) pair or None, not {made!r:.100}") from exc
-        return None if group is None or grouped is None else (group, grouped, self._write(group))
-
-    def _grouped_before(self, key: Any, value: Any) -> tuple[Any, Any, bytes] | None:
-        try:
-            return self._grouped(key, value)
-        except Exception:  # it was refused when it came
-            return None
-
-    def row(self, port: int, key: Any, value: Any, ts: int) -> None:
-        old, new = self._grouped_before(key, self.old), None
-        try:
-            new = self._grouped(key, value)
-        except Exception as exc:
-            self.failed_waiting(key, value, ts, exc)
-        if old is not None and new is not None and old[2] == new[2]:
-            self.emit_row(new[0], Change(new[1], old[1]), ts)
-            return
-        if old is not None:
-            self.emit_row(old[0], Change(None, old[1]), ts)
-        if new is not None:
-            self.emit_row(new[0], Change(new[1], None), ts)
+from penstock.topologies.operators.columnar.flushing import PartFlush
+from penstock.topologies.operators.columnar.grouping import entries_of
+from penstock.topologies.operators.columnar.stateless import PYTHON
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -94,7 +43,8 @@ class TableAggregateSpec(OperatorSpec):
     deletes the group. ``init`` is ``None`` for a reduce: then the first value is the aggregate. The result's timestamp is
     the highest that went into it.
 
-    ``result`` makes what is emitted of an aggregate; ``None``: the aggregate itself. ``distinct``: the distinct counts whose
+    ``result`` makes what is emitted of an aggregate; ``None``: the aggregate itself. ``folds``: the aggregate as
+    expressions, or why it is folded by rows. ``distinct``: the distinct counts whose
     members are in the second store, which adder and subtractor leave alone.
     ``ttl_ms``: groups live for this time after their latest change (``penstock.topologies.operators.base.row_expiry``);
     the second store holds their timers. What is subtracted from a group that is gone changes nothing."""
@@ -103,6 +53,7 @@ class TableAggregateSpec(OperatorSpec):
     adder: Callable[[Any, Any, Any], Any]
     subtractor: Callable[[Any, Any, Any], Any]
     result: Callable[[Any], Any] | None = None
+    folds: ChangeParts | str = PYTHON
     distinct: DistinctCounts | None = None
     ttl_ms: int | None = None
     emits: Emits = "upsert"
@@ -112,6 +63,28 @@ class TableAggregateSpec(OperatorSpec):
     def store(self) -> StoreSpec:
         """Where the aggregates are kept."""
         return self.stores[0]
+
+    @property
+    def parts(self) -> ChangeParts | str:
+        """The aggregates that are folded by columns, or why by rows."""
+        if self.ttl_ms is not None:
+            return "its groups expire"
+        return self.folds if self.distinct is None else "it looks up the members of its distinct counts one by one"
+
+    def input_mode(self, port: int, out: Sequence[RequiredColumns]) -> InputMode:
+        parts = self.parts
+        return InputMode(ALL_AS_ROWS, parts) if isinstance(parts, str) else parts.input_mode()
+
+    def row_reason(self, port: int, given: EdgeLayout) -> str | None:
+        # next to columns of values, lists of keys are as good
+        return super().row_reason(port, dataclasses.replace(given, keys=given.keys or given.values))
+
+    def output_layout(self, port: int, given: EdgeLayout, input_mode: InputMode) -> EdgeLayout:
+        if input_mode.rows is not None or isinstance(self.parts, str):
+            return ROW_LAYOUT
+        if self.emission == "every_update":
+            return EdgeLayout(given.keys, values=True, olds=True)
+        return PartFlush.layout(self.parts.result, self.store.key_serde, single=self.parts.single)
 
     def open(self, ctx: OperatorContext) -> Operator:
         """Build the operator of one task."""
@@ -139,7 +112,33 @@ class _TableAggregateOperator(RowOperator):
         if spec.ttl_ms is not None:
             self._expiry = RowExpiry(self._state, ctx.state(spec.stores[1].name), spec.ttl_ms)
         self._changed: dict[bytes, tuple[Any, Any]] = {}
-        """Groups that changed since the commit: key and the value before."""
+        """Groups that changed since the commit: key and the aggregate before."""
+        self._folded_columns = False
+        """Whether columns were folded since the last commit: then results are emitted in columns, too."""
+        self._columns: ChangeFolds | None = None
+        self._flush: PartFlush | None = None
+        parts = spec.parts
+        if not isinstance(parts, str) and parts.input_mode().rows is None:
+            assert spec.init is not None
+            olds = self._sends_olds and self._every_update
+            self._columns = ChangeFolds(self._state, parts, spec.init, olds=olds)
+            self._flush = PartFlush(parts.parts, parts.result, self._key_serde)
+
+    def process_columns(self, port: int, batch: ColumnBatch) -> Batch | None:
+        keys = batch.key_column
+        if self._columns is None or (None in batch.keys if keys is None else nulls_of(keys) is not None):
+            return batch
+        found = entries_of(batch, self._key_serde)
+        made = None if found is None else self._columns.fold(batch, found)
+        if found is None or made is None:
+            return batch
+        if self._every_update:
+            self.ctx.emit(made.shown)
+        else:
+            self._folded_columns = True
+            for store_key, key, entry in zip(found.store_keys, found.keys, made.before, strict=True):
+                self._changed.setdefault(store_key, (key, None if entry is None else entry[0]))
+        return None
 
     def load(self, port: int, batch: Batch) -> None:
         with suppress(SerdeError):  # the row that has such a key meets it again
@@ -206,13 +205,13 @@ class _TableAggregateOperator(RowOperator):
         if before is not None and not self._state.immutable:
             # functions may have changed the given aggregate in place: read the old one again
             before = self._state.get(store_key)
-        old = None if before is None else self._shown(before[0])
-        shown = self._shown(aggregate)
+        old, shown = None if before is None else before[0], self._shown(aggregate)
+        shown_before = self._shown(old) if self._every_update else None
         self._state.put(store_key, aggregate, ts)
         if self._expiry is not None and aggregate is not None:
             self._expiry.written(store_key, None if found is None else found[1], ts)
         if self._every_update:
-            self.emit_row(key, shown, ts, old=old)
+            self.emit_row(key, shown, ts, old=shown_before)
         else:
             self._changed.setdefault(store_key, (key, old))
 
@@ -221,11 +220,25 @@ class _TableAggregateOperator(RowOperator):
 
     def flush(self) -> None:
         changed, self._changed = self._changed, {}
+        flushed = self._flushed(changed) if self._folded_columns else None
+        self._folded_columns = False
+        if flushed is not None:
+            self.ctx.emit(flushed)
+            return
         self._order, self.headers = 0, ()
-        for store_key, (key, old) in changed.items():
-            found = self._state.get(store_key)
+        for store_key, (key, before) in changed.items():
+            found, old = self._state.get(store_key), self._shown(before)
             if found is None:
                 self.emit_row(key, None, self._state.dirty[store_key], old=old)
             else:
                 self.emit_row(key, self._shown(found[0]), found[1], old=old)
         self._send()
+
+    def _flushed(self, changed: dict[bytes, tuple[Any, Any]]) -> ColumnBatch | None:
+        """The groups that changed since the commit, as columns; ``None``: row by row."""
+        entries: list[Any] = list(map(self._state.entries.get, changed))
+        if self._columns is None or self._flush is None or None in entries:
+            return None
+        accumulators = self._columns.accumulators
+        before = [accumulators(b) for _, b in changed.values()] if self._sends_olds else None
+        return self._flush.of(list(changed), [accumulators(e[0]) for e in entries], [e[1] for e in entries], before)

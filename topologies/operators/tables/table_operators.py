@@ -9,18 +9,39 @@ and sends none. The DSL requests old values if the input's rows are kept already
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
+
+import numpy as np
 
 from penstock.state.serdes.change_serde import Change
 from penstock.state.stores.store import StoreSpec
-from penstock.topologies.operator_api.batch import Batch
+from penstock.topologies.columnar.column_parts import nulls_of, present, spread_over, with_nulls
+from penstock.topologies.operator_api.batch import Batch, ColumnBatch
+from penstock.topologies.operator_api.columns import CodedColumn, Column
 from penstock.topologies.operator_api.edge_kinds import Emits
 from penstock.topologies.operator_api.operator import Operator, OperatorContext, OperatorSpec
-from penstock.topologies.operator_api.required_columns import ROW_LAYOUT, EdgeLayout, InputMode
+from penstock.topologies.operator_api.required_columns import (
+    ALL_AS_ROWS,
+    ROW_LAYOUT,
+    EdgeLayout,
+    InputMode,
+    RequiredColumns,
+    union_of,
+)
 from penstock.topologies.operators.base.row_expiry import RowExpiry
 from penstock.topologies.operators.base.row_functions import map_rows, without_nulls
 from penstock.topologies.operators.base.row_operator import RowOperator
+from penstock.topologies.operators.columnar.stateless import (
+    PYTHON,
+    ColumnarStep,
+    filter_mode,
+    mask_of,
+    values_layout,
+    values_mode,
+    values_of,
+)
 from penstock.topologies.operators.tables.table_views import StoreView
 
 
@@ -36,12 +57,23 @@ class TableFilterSpec(OperatorSpec):
         """The filtered table's row for a row; ``None``: none."""
         return value if value is not None and bool(self.fn(key, value)) != self.negate else None
 
+    def input_mode(self, port: int, out: Sequence[RequiredColumns]) -> InputMode:
+        # an expression is negated itself
+        return filter_mode(self.fn, False, union_of(out)) if not self.negate else InputMode(ALL_AS_ROWS, PYTHON)
+
+    def row_reason(self, port: int, given: EdgeLayout) -> str | None:
+        return super().row_reason(port, given) or _why_lists(self, given)
+
     def output_layout(self, port: int, given: EdgeLayout, input_mode: InputMode) -> EdgeLayout:
-        return EdgeLayout(given.keys)
+        if input_mode.rows is not None:
+            return EdgeLayout(given.keys)
+        return dataclasses.replace(given, texts=False, olds=self.sends_olds)
 
     def open(self, ctx: OperatorContext) -> Operator:
         """Build the operator of one task."""
-        return _TableMapOperator(ctx, self.value_of, sends_olds=self.sends_olds)
+        mask = None if self.negate else mask_of(self.fn)
+        columns = None if mask is None else partial(_kept, mask)
+        return _TableMapOperator(ctx, self.value_of, columns, sends_olds=self.sends_olds)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -58,19 +90,83 @@ class TableMapValuesSpec(OperatorSpec):
             return None
         return self.fn(key, value) if self.with_key else self.fn(value)
 
+    def input_mode(self, port: int, out: Sequence[RequiredColumns]) -> InputMode:
+        return values_mode(self.fn, self.with_key, union_of(out))
+
+    def row_reason(self, port: int, given: EdgeLayout) -> str | None:
+        return super().row_reason(port, given) or _why_lists(self, given)
+
     def output_layout(self, port: int, given: EdgeLayout, input_mode: InputMode) -> EdgeLayout:
-        return EdgeLayout(given.keys)
+        olds = self.sends_olds and input_mode.rows is None
+        return dataclasses.replace(values_layout(self.fn, given, input_mode), olds=olds)
 
     def open(self, ctx: OperatorContext) -> Operator:
         """Build the operator of one task."""
-        return _TableMapOperator(ctx, self.value_of, sends_olds=self.sends_olds)
+        step = values_of(self.fn)
+        columns = None if step is None else partial(_mapped, step)
+        return _TableMapOperator(ctx, self.value_of, columns, sends_olds=self.sends_olds)
+
+
+def _why_lists(spec: OperatorSpec, given: EdgeLayout) -> str | None:
+    return "old values come as lists" if spec.sends_olds and not given.olds else None
+
+
+OnColumns = Callable[[ColumnBatch, Column], Column | None]
+"""The rows that a table has instead of these, the new ones or the old ones of a batch; null: none. ``None``: row by row."""
+
+
+def _kept(mask: ColumnarStep, batch: ColumnBatch, rows: Column) -> Column | None:
+    """Those of the rows for which a mask is true."""
+    places, there = present(batch, rows)
+    refused = np.ones(len(batch), np.bool_)
+    if len(there):
+        found = mask.make(there) if isinstance(there, ColumnBatch) else None
+        if found is None:
+            return None
+        refused[slice(None) if places is None else places] = ~found
+    return with_nulls(rows, refused)
+
+
+def _mapped(step: ColumnarStep, batch: ColumnBatch, rows: Column) -> Column | None:
+    """The rows that a step makes of the rows."""
+    places, there = present(batch, rows)
+    if not len(there):
+        return CodedColumn(np.zeros(len(batch), np.int32), [None])
+    made: Column | None = step.make(there) if isinstance(there, ColumnBatch) else None
+    return None if made is None else spread_over(made, places, len(batch))
 
 
 class _TableMapOperator(Operator):
-    def __init__(self, ctx: OperatorContext, fn: Callable[[Any, Any], Any], *, sends_olds: bool) -> None:
+    def __init__(
+        self,
+        ctx: OperatorContext,
+        fn: Callable[[Any, Any], Any],
+        columns: OnColumns | None,
+        *,
+        sends_olds: bool,
+    ) -> None:
         super().__init__(ctx)
         self._fn = fn
+        self._columns = columns
         self._sends_olds = sends_olds
+
+    def process_columns(self, port: int, batch: ColumnBatch) -> Batch | None:
+        news, before = batch.value_column, batch.old_column
+        if self._columns is None or news is None or (self._sends_olds and before is None):
+            return batch
+        new = self._columns(batch, news)
+        if new is None:
+            return batch
+        if not self._sends_olds or before is None:
+            self.ctx.emit(batch.replace(values=new))
+            return None
+        old = self._columns(batch, before)
+        if old is None:
+            return batch
+        out = batch.with_olds(new, old)
+        nulls, others = nulls_of(new), nulls_of(old)
+        self.ctx.emit(out if nulls is None or others is None else out.where(~(nulls & others)))
+        return None
 
     def _change(self, key: Any, new: Any, old: Any) -> tuple[Any, Any]:
         return self._fn(key, new), self._fn(key, old)

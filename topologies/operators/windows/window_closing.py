@@ -69,6 +69,7 @@ class ClosingAggregateSpec(AggregateSpec):
     lag_ms: int | None = None
 
     olds_in_columns: ClassVar[bool] = False
+    flushes_columns: ClassVar[bool] = False
     lists_of_keys: ClassVar[bool] = False
 
     def input_times(self) -> InputTimes | None:

@@ -82,7 +82,8 @@ def test_a_batch_of_columns_is_a_batch_of_lists(keys: list[bytes | None], data: 
     olds: Any = data.draw(st.none() | st.just(list(range(n))))
     plain = Batch(keys, values, times, order, headers, olds)
     lists_or: Any = data.draw(st.sampled_from([values, numbers(list(values)), CodedColumn.of(values)]))
-    columns = ColumnBatch(BytesColumn.of(keys), lists_or, np.array(times), np.array(order), headers, olds)
+    olds_or: Any = data.draw(st.sampled_from([olds, None if olds is None else numbers(olds)]))
+    columns = ColumnBatch(BytesColumn.of(keys), lists_or, np.array(times), np.array(order), headers, olds_or)
     mask = data.draw(st.lists(st.booleans(), min_size=n, max_size=n))
     start = data.draw(st.integers(0, n))
     places = data.draw(st.lists(st.integers(0, n - 1), max_size=6))
@@ -97,6 +98,7 @@ def test_a_batch_of_columns_is_a_batch_of_lists(keys: list[bytes | None], data: 
         (plain.replace(keys=BytesColumn.of(keys)), columns.replace(keys=values)),
         (concat([plain, plain]), concat([columns, columns])),
         (concat([plain, plain]), concat([columns, plain])),
+        (concat([plain.replace(values=values), plain]), concat([columns.replace(values=values), columns])),
     ]
     pairs[7] = (pairs[7][0].replace(keys=values), pairs[7][1])
     for one, other in pairs:

@@ -108,6 +108,8 @@ class _ChangeReader:
             return None if failed else ParsedColumn(column, self._rows, fields, column.nulls)
         if self._rows is BYTES:
             return column
+        if self._rows not in PLAIN:
+            return None
         return EncodedColumn(column, self._rows, self._coder) if _all_readable(column, self._rows) else None
 
 

@@ -13,17 +13,20 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from penstock.state.native import compiled
-from penstock.state.stores.list_store import BEHIND_GROUP, PART, ListStoreView, group_range
+from penstock.state.stores.list_store import BEHIND_GROUP, PART, SEQUENCE_BYTES, ListStoreView, group_range
 from penstock.state.stores.store import PackedChanges, StampedPuts, StateBackend, StoreSpec
 
+if TYPE_CHECKING:
+    from penstock_native import ListEntries
+
 _LONG = struct.Struct(">q")
-_FIRST_NUMBER = bytes(4)
+_FIRST_NUMBER = bytes(SEQUENCE_BYTES)
 _LOWEST, _HIGHEST = -(1 << 63), (1 << 63) - 1
 _STAMP_BYTES = 8
 COMMITS_IN_ROWS = 64
@@ -32,38 +35,6 @@ COMMITS_IN_ROWS = 64
 Int64s = NDArray[np.int64]
 Texts = tuple[Any, Any]
 """A column of byte strings without nulls: data and int64 offsets."""
-
-
-class ListEntries(Protocol):
-    """Compiled: see ``penstock_native.pyi``."""
-
-    def __len__(self) -> int: ...
-    @property
-    def uncommitted_bytes(self) -> int: ...
-    @property
-    def used_bytes(self) -> int: ...
-    @property
-    def latest_ms(self) -> int: ...
-    def begin(self, first: int, latest_ms: int) -> None: ...
-    def within(
-        self, data: Any, offsets: Any, from_ms: int, to_ms: int
-    ) -> tuple[bytes, bytes, list[tuple[int, bytes]]]: ...
-    def values(self, places: Any) -> tuple[bytes, bytes, bytes, bytes, bytes]: ...
-    def load(self, segment: int, key: bytes, entries: list[bytes]) -> None: ...
-    def append(
-        self,
-        data: Any,
-        offsets: Any,
-        numbers: Any,
-        times: Any,
-        value_data: Any,
-        value_offsets: Any,
-        expired: Any,
-        checked: bool,
-    ) -> bytes: ...
-    def appends(self, floor: int) -> tuple[bytes, bytes, bytes, bytes, bytes, bytes]: ...
-    def committed(self, floor: int) -> None: ...
-    def trim(self, max_bytes: int) -> bool: ...
 
 
 class PackedListView(ListStoreView):

@@ -10,7 +10,6 @@ from __future__ import annotations
 import struct
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import pairwise
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -18,7 +17,7 @@ from numpy.typing import NDArray
 
 from penstock.state.stores.list_store import SEQUENCE_BYTES, ListStoreView
 from penstock.state.stores.packed_lists import Int64s, PackedListView, Texts
-from penstock.state.stores.store import SEGMENTED
+from penstock.state.stores.store import SEGMENTED, cut
 from penstock.state.stores.store_view import KeyValueStoreView
 
 _LONG = struct.Struct(">q")
@@ -284,7 +283,7 @@ class SegmentedState:
             self._list.append_texts(keys.texts, numbers, times_ms, values, expired)
         else:
             gone = [] if expired is None else np.flatnonzero(expired).tolist()
-            self._append_listed(self._list, keys.listed, numbers.tolist(), times_ms.tolist(), _cut(*values), gone)
+            self._append_listed(self._list, keys.listed, numbers.tolist(), times_ms.tolist(), cut(*values), gone)
         self._holds(int(times_ms.min()) // self._segment_ms, int(times_ms.max()) // self._segment_ms)
 
     def _append_listed(
@@ -388,11 +387,6 @@ class SegmentedState:
     def _store_key(self, key: bytes, time_ms: int, suffix: bytes) -> bytes:
         time_ms = max(time_ms, 0)
         return b"".join((_LONG.pack(time_ms // self._segment_ms), key, _LONG.pack(time_ms), suffix))
-
-
-def _cut(data: Any, offsets: Any) -> list[bytes]:
-    places = offsets.tolist()
-    return [bytes(data[start:end]) for start, end in pairwise(places)]
 
 
 _TIME_IN = slice(-8 - SEQUENCE_BYTES, -SEQUENCE_BYTES)

@@ -88,10 +88,10 @@ class PackedPuts(NamedTuple):
 
     def listed(self) -> Puts:
         """The entries as objects."""
-        values: list[bytes | None] = [*_cut(self.values, self.value_ends)]
+        values: list[bytes | None] = [*cut(self.values, self.value_ends)]
         if self.absent is not None:
             values = [None if gone else value for value, gone in zip(values, bytes(self.absent), strict=True)]
-        return Puts(_cut(self.keys, self.key_ends), values)
+        return Puts(cut(self.keys, self.key_ends), values)
 
 
 class StampedPuts(NamedTuple):
@@ -120,7 +120,8 @@ class PackedChanges(NamedTuple):
     times: Any
 
 
-def _cut(data: Any, ends: Any) -> list[bytes]:
+def cut(data: Any, ends: Any) -> list[bytes]:
+    """The byte strings of a column, given as in ``PackedPuts``."""
     places = memoryview(ends).cast("B").cast("q").tolist()
     return [bytes(data[start:end]) for start, end in pairwise(places)]
 
@@ -128,7 +129,7 @@ def _cut(data: Any, ends: Any) -> list[bytes]:
 def _behind(numbers: Any, data: Any, ends: Any) -> list[bytes]:
     return [
         number.to_bytes(8, "big", signed=True) + text
-        for number, text in zip(numbers.tolist(), _cut(data, ends), strict=True)
+        for number, text in zip(numbers.tolist(), cut(data, ends), strict=True)
     ]
 
 

@@ -104,6 +104,21 @@ def take_step(driver: TopologyTestDriver, step: Wait | str) -> None:
         driver.restart(restore=step == RESTORE)
 
 
+def left_behind(driver: TopologyTestDriver) -> dict[str, Any]:
+    """What a run to ``out`` wrote, logged, stored and dropped."""
+    stores = {
+        (task, name): list(state.range())
+        for task, running in driver.tasks.items()
+        for name, state in running.stores.items()
+    }
+    return {
+        "written": driver.read_raw("out"),
+        "changelogs": driver.changelogs,
+        "stores": stores,
+        "dropped": +driver.dropped_records,
+    }
+
+
 def play(topology: Topology, steps: Sequence[Step], size: int) -> Played:
     """Play the steps in batches of at most ``size``; topics: ``in``, ``out`` and, if written, ``late``."""
     options = TaskOptions(batch_max_records=size, wall_resolution_ms=1)

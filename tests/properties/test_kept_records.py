@@ -27,6 +27,7 @@ from penstock.topologies.operators.aggregates.folds import best_texts
 from penstock.topologies.operators.aggregates.folds import kept as folds
 from penstock.topologies.operators.columnar.struct_keys import StructKeys
 from penstock.topologies.windows import Windows, hopping, tumbling
+from tests.properties.following import left_behind
 
 pytestmark = pytest.mark.skipif(not hasattr(compiled(), "JsonForm"), reason="columns of values need the compiled part")
 BATCHES = (1, 3, 25, 10_000)
@@ -135,13 +136,7 @@ def outcome(
             if rng.random() < 0.4:
                 driver.restart(restore=rng.random() < 0.5)
         driver.commit()
-        stores = {name: list(s.range()) for task in driver.tasks.values() for name, s in task.stores.items()}
-        return {
-            "written": driver.read_raw("out"),
-            "changelogs": driver.changelogs,
-            "stores": stores,
-            "dropped": +driver.dropped_records,
-        }
+        return left_behind(driver)
 
 
 @pytest.fixture
@@ -222,7 +217,7 @@ def test_results_at_a_commit_are_bytes(made: str, how: str, monkeypatch: pytest.
 def test_struct_keys_stay_bytes_behind_a_repartition_topic(
     made: str, emission: Emission, folded: Counter[bool], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also where later operators read them, and beside keys that have not the form, which go by rows."""
+    """The keys also stay bytes if later operators read them. Keys that are written otherwise go by rows."""
     seen: Counter[bool] = Counter()
     of = StructKeys.of
 

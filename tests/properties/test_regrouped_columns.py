@@ -37,6 +37,7 @@ from penstock.topologies.operators.columnar.flushing import PartFlush
 from penstock.topologies.operators.columnar.regrouping import Regrouping
 from penstock.topologies.operators.columnar.source import Decoder
 from penstock.topologies.operators.tables import table_operators
+from tests.properties.following import left_behind
 
 pytestmark = pytest.mark.filterwarnings("error::RuntimeWarning")  # numpy would say what rows do not
 BATCHES = (1, 7, 10_000)
@@ -229,17 +230,7 @@ def _outcome(program: Program, seed: int, batch: int, *, columns: bool, partitio
                 driver.restart(restore=rng.random() < 0.5)
         driver.commit()
         driver.commit()
-        stores = {
-            (task, name): list(state.range())
-            for task, running in driver.tasks.items()
-            for name, state in running.stores.items()
-        }
-        return {
-            "written": driver.read_raw("out"),
-            "changelogs": driver.changelogs,
-            "stores": stores,
-            "dropped": +driver.dropped_records,
-        }
+        return left_behind(driver)
 
 
 @pytest.fixture

@@ -33,7 +33,7 @@ def test_the_top_of_dicts_by_a_field() -> None:
 
 
 def test_the_value_with_the_highest_rank() -> None:
-    """Null ranks do not count; equal ranks go by bytes, as in ``top_k``; without any there is no value."""
+    """Null ranks do not count; equal ranks are ordered by bytes, as in ``top_k``; if no rank counts, the result is null."""
     rows = [
         ({"n": n, "score": s, "of": {"x": x}}, 0) for n, s, x in (("b", 8, 1), ("a", 8, 1), ("z", None, 9), ("c", 2, 0))
     ]

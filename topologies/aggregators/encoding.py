@@ -8,6 +8,7 @@ that no code can change one in place.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from decimal import Decimal
 from typing import Any, Final
 
@@ -63,7 +64,9 @@ def _tuple(data: bytes) -> tuple[Any, ...]:
 PLAIN: Serde[Any] = Serde("plain", _plain, _DECODER.decode)
 """Null, bool, int, float, str, bytes, Decimal, and lists (tuples come back as lists) and dicts of them."""
 
-_SCALARS = frozenset({str, float, bool, type(None), bytes, int, Decimal})
+_OWN = frozenset({str, float, bool, type(None), bytes, int})
+"""The scalars that msgpack writes, if integers have at most 64 bits."""
+_SCALARS = _OWN | {Decimal}
 
 
 def scalar(value: Any) -> Any:
@@ -77,6 +80,9 @@ def scalar(value: Any) -> Any:
 
 
 def _flat(value: tuple[Any, ...]) -> bytes:
+    if _OWN.issuperset(map(type, value)):
+        with suppress(OverflowError):
+            return _ENCODER.encode(value)
     if not _SCALARS.issuperset(map(type, value)):
         tuple(map(scalar, value))
     return _plain(value)

@@ -25,8 +25,7 @@ from __future__ import annotations
 
 import dataclasses
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -34,28 +33,33 @@ import numpy as np
 from penstock.state.serdes.serde import BYTES, STRING, Serde
 from penstock.topologies.aggregators.kept_records import KeptBest, KeptByRank
 from penstock.topologies.operator_api.batch import Batch, ColumnBatch
+from penstock.topologies.operator_api.columns import Ints
 from penstock.topologies.operator_api.edge_kinds import Emits
 from penstock.topologies.operator_api.operator import Emission, Operator, OperatorContext, OperatorSpec
 from penstock.topologies.operator_api.required_columns import (
-    ALL_AS_ROWS,
     ROW_LAYOUT,
     EdgeLayout,
     InputMode,
     RequiredColumns,
 )
-from penstock.topologies.operators.aggregates.column_combining import counts_by_span
+from penstock.topologies.operators.aggregates.column_combining import (
+    Spans,
+    closing_ms,
+    closing_row,
+    first_spans,
+)
 from penstock.topologies.operators.aggregates.fold import Fold
+from penstock.topologies.operators.aggregates.fold_partials import partials_of
 from penstock.topologies.operators.aggregates.folds.kept import keeping_mode
 from penstock.topologies.operators.aggregates.partial_aggregates import (
-    BestPartials,
     CountPartials,
     PartialAggregates,
+    SpanPartials,
     count_partials,
-    partials_of,
 )
 from penstock.topologies.operators.base.row_functions import serialize_keys, without_nulls
 from penstock.topologies.operators.columnar.grouping import entries_of
-from penstock.topologies.operators.columnar.input_modes import counting_mode, why_rows
+from penstock.topologies.operators.columnar.input_modes import counting_mode, folding_mode, why_rows
 from penstock.topologies.windows import ALL_TIME, END_OF_TIME_MS, SpanWindows, WindowSpan
 
 HELD_MAX: Final = 100_000
@@ -88,10 +92,10 @@ class CombineSpec(OperatorSpec):
         return self.key_serde in (STRING, BYTES)
 
     def input_mode(self, port: int, out: Sequence[RequiredColumns]) -> InputMode:
-        if self.uses_watermark:
-            return InputMode(ALL_AS_ROWS, "its topic has watermarks between the records")
         if isinstance(self.fold.kept, KeptBest | KeptByRank):
             return keeping_mode(self.fold.kept, None, updates=False, olds=False)
+        if self.fold.parts and not self.fold.counts:
+            return folding_mode(self.fold.parts, None)
         reason = why_rows(counts=self.fold.counts, sends_olds=False, ready=self.fold.timed)
         return counting_mode(None, why_rows=reason)
 
@@ -128,22 +132,17 @@ class CombineOperator(Operator):
     # -- records -------------------------------------------------------------------------------------------------
 
     def process_columns(self, port: int, batch: ColumnBatch) -> Batch | None:
-        partials = self._partials
-        add: Callable[[ColumnBatch], bool]
-        if isinstance(partials, CountPartials):
-            add = partial(self._counted, partials=partials)
-        elif isinstance(partials, BestPartials):
-            add = partial(self._ranked, partials=partials)
-        else:
-            return batch
         if batch.key_column is None:
             return batch
         usable = without_nulls(self.ctx, batch, "value")
         assert isinstance(usable, ColumnBatch)
-        if not len(usable) or not add(usable):
-            return usable
-        self._send_if_full(int(usable.orders[-1]))
-        return None
+        if self._partials.reads(usable):  # by rows, a value that cannot be read is met before a key that is null
+            usable = without_nulls(self.ctx, usable, "key")
+            assert isinstance(usable, ColumnBatch)
+        taken = self.take_columns(usable) if len(usable) else 0
+        if taken:
+            self._send_if_full(int(usable.orders[taken - 1]))
+        return None if taken == len(usable) else usable.slice(taken, len(usable))
 
     def process(self, port: int, batch: Batch) -> None:
         batch = without_nulls(self.ctx, batch, "value")
@@ -157,43 +156,46 @@ class CombineOperator(Operator):
         if self._partials.held > HELD_MAX or self._partials.folded > FOLDED_MAX:
             self.send(order)
 
-    def _ranked(self, batch: ColumnBatch, partials: BestPartials) -> bool:
-        """Rank a batch's columns, if they are of one span and nothing must be sent between its records."""
-        latest_ms = int(batch.times.max())
-        span = self._span_of(int(batch.times.min()))
-        limit_ms = min(self.limit_ms, span.closes_ms)
-        if latest_ms >= span.high or (self._closed_by_records and latest_ms >= limit_ms):
-            return False
-        found = entries_of(batch, self._key_serde)
-        if found is None:
-            return False
-        keys = found.keys if self._keeps_keys else found.store_keys
-        if not partials.add_columns(span.low, keys, found, batch):
-            return False
-        self.limit_ms = limit_ms
+    def take_columns(self, batch: ColumnBatch) -> int:
+        """Add a batch's records as columns, and first send what they would make late. How many were added: the others must
+        be taken row by row."""
+        taken = 0
+        while taken < len(batch):
+            left, spans = first_spans(batch.slice(taken, len(batch)), self._span_of)
+            closing = closing_row(left.times, spans, self.limit_ms) if self._closed_by_records else None
+            if closing is not None:
+                left, spans = first_spans(left.slice(0, closing), self._span_of)
+            if not self._add_columns(left, spans):
+                break
+            taken += len(left)
+            if closing is not None:
+                self.send(int(batch.orders[taken]))
+        return taken
+
+    def _add_columns(self, batch: ColumnBatch, spans: Spans) -> bool:
+        """Add a batch's records, between which nothing must be sent. ``False``: nothing was done."""
+        partials = self._partials
+        if not self._added_whole(batch, spans):
+            made: list[SpanPartials] = []
+            for span, inside in spans:
+                part = batch if inside is None else batch.where(inside)
+                found = entries_of(part, self._key_serde)
+                keys = [] if found is None else found.keys if self._keeps_keys else found.store_keys
+                one = None if found is None else partials.of_columns(span.low, keys, found, part)
+                if one is None:
+                    return False
+                made.append(one)
+            for one in made:
+                partials.put(one)
+        self.limit_ms = closing_ms(spans, self.limit_ms)
         return True
 
-    def _counted(self, batch: ColumnBatch, partials: CountPartials) -> bool:
-        """Count a batch's columns, if nothing must be sent between its records."""
-        latest_ms = int(batch.times.max())
-        span = self._span_of(int(batch.times.min()))
-        if latest_ms < span.high:
-            limit_ms = min(self.limit_ms, span.closes_ms)
-            if self._closed_by_records and latest_ms >= limit_ms:
-                return False
-            if partials.add_column(span.low, batch.key_column, batch.times):
-                self.limit_ms = limit_ms
-                return True
-        found = counts_by_span(batch, self._key_serde, self._span_of, keeps_keys=self._keeps_keys)
-        if found is None:
+    def _added_whole(self, batch: ColumnBatch, spans: Spans) -> bool:
+        """Count a batch's records without finding their groups, if possible."""
+        partials = self._partials
+        if len(spans) != 1 or not isinstance(partials, CountPartials):
             return False
-        limit_ms = min([self.limit_ms, *(part.span.closes_ms for part in found)])
-        if self._closed_by_records and latest_ms >= limit_ms:
-            return False
-        self.limit_ms = limit_ms
-        for part in found:
-            partials.add_counts(part.span.low, part.keys, part.counts, part.latest)
-        return True
+        return partials.add_column(spans[0][0].low, batch.key_column, batch.times)
 
     def _grouping_keys(self, batch: Batch) -> tuple[list[Any], Batch]:
         """The group keys, equal exactly if the keys' bytes are, and the batch of the rows whose key can be written,
@@ -271,8 +273,30 @@ class WatermarkCombineOperator(CombineOperator):
         self._place = 0
         """The first place of the batch whose watermark was not seen yet."""
 
-    def process_columns(self, port: int, batch: ColumnBatch) -> Batch | None:
-        return batch  # its topic has watermarks between the records
+    def take_columns(self, batch: ColumnBatch) -> int:
+        return self._take_places(batch, batch.orders // self.ctx.time.stride)
+
+    def _take_places(self, batch: ColumnBatch, places: Ints) -> int:
+        """As ``take_columns``, for records with these places. A batch in which something must be sent is halved."""
+        limit_ms = min(self.limit_ms, self._passed_at(int(batch.times.min())))
+        first, last = int(places[0]), int(places[-1])
+        if self._due(last, limit_ms):
+            if first < last:
+                half = int(np.searchsorted(places, places[len(places) // 2])) or int(
+                    np.searchsorted(places, first, "right")
+                )
+                taken = self._take_places(batch.slice(0, half), places[:half])
+                if taken < half:
+                    return taken
+                return half + self._take_places(batch.slice(half, len(batch)), places[half:])
+            self._show_until(first)
+        return super().take_columns(batch)
+
+    def _add_columns(self, batch: ColumnBatch, spans: Spans) -> bool:
+        added = super()._add_columns(batch, spans)
+        if added and self._windows is None and len(batch):
+            self.limit_ms = min(self.limit_ms, int(batch.times.min()) + 1)
+        return added
 
     def take(self, keys: list[Any], batch: Batch) -> None:
         order, stride = batch.order, self.ctx.time.stride

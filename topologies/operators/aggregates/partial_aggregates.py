@@ -9,14 +9,12 @@ their keys first had a record, so a deleted key must leave its place, while an e
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
 from itertools import count
 from types import ModuleType
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from penstock.state.errors import SerdeError
 from penstock.state.native import compiled
 from penstock.state.serdes.serde import Serde
 from penstock.state.stores.count_store import Tally
@@ -24,10 +22,7 @@ from penstock.topologies.columnar.encoded_columns import EncodedColumn
 from penstock.topologies.columnar.kernels import Coder, packed
 from penstock.topologies.operator_api.batch import Batch, ColumnBatch
 from penstock.topologies.operator_api.columns import BytesColumn, Column, Ints, NumberColumn, Places, joined
-from penstock.topologies.operator_api.operator import NO_TIME, OperatorContext
-from penstock.topologies.operators.aggregates.fold import Fold
-from penstock.topologies.operators.aggregates.folds.best_texts import BestTexts
-from penstock.topologies.operators.base.row_functions import map_rows
+from penstock.topologies.operator_api.operator import NO_TIME
 from penstock.topologies.operators.columnar.grouping import Entries
 
 _LEAST: Final = 64
@@ -46,6 +41,18 @@ class Taken(NamedTuple):
     times: Ints
 
 
+class SpanPartials(NamedTuple):
+    """Partials of a batch's records of one span, not held yet. ``span``: where it begins; ``keys``: distinct, in the order
+    of their first records; ``partials``: numbers of records, or aggregates that have taken in what was held before;
+    ``latest``: the highest timestamp of each key's records."""
+
+    span: int
+    keys: list[Any]
+    partials: list[Any] | Ints
+    latest: Ints
+    records: int
+
+
 class PartialAggregates:
     """The held partials. ``folded``: how many records went into partials that may grow with them."""
 
@@ -60,8 +67,21 @@ class PartialAggregates:
         """The records whose values can be written, with their values as the aggregation would have read them."""
         return batch
 
+    def reads(self, batch: ColumnBatch) -> bool:
+        """Whether all values of a batch, of which none is null, are sure to be ``readable`` as they are."""
+        return True
+
     def add(self, span: int, keys: list[Any], batch: Batch) -> None:
         """Add records of one span, in task order. ``keys``: hashable, one for each."""
+        raise AssertionError(type(self).__name__)
+
+    def of_columns(self, span: int, keys: list[Any], found: Entries, batch: ColumnBatch) -> SpanPartials | None:
+        """The partials of a batch's columns, for ``put``; nothing is done yet. ``keys``: those of the groups. ``None``: row
+        by row."""
+        return None
+
+    def put(self, made: SpanPartials) -> None:
+        """Hold partials of records."""
         raise AssertionError(type(self).__name__)
 
     def taken(self) -> Taken:
@@ -84,11 +104,13 @@ class CountPartials(PartialAggregates):
         numbers = np.fromiter(map(counted.index.__getitem__, keys), np.intp, len(keys))
         counted.add(numbers, batch.times)
 
-    def add_counts(self, span: int, keys: Sequence[Any], counts: Ints | list[int], times: Ints | list[int]) -> None:
-        """Add records that are counted already. ``keys``: distinct; ``times``: the highest timestamp of each."""
-        counted = self._spans.setdefault(span, _Counted())
-        numbers = np.fromiter(map(counted.index.__getitem__, keys), np.intp, len(keys))
-        counted.add_distinct(numbers, np.asarray(counts), np.asarray(times))
+    def of_columns(self, span: int, keys: list[Any], found: Entries, batch: ColumnBatch) -> SpanPartials | None:
+        return SpanPartials(span, keys, found.counts(), found.latest(batch.times), len(batch))
+
+    def put(self, made: SpanPartials) -> None:
+        counted = self._spans.setdefault(made.span, _Counted())
+        numbers = np.fromiter(map(counted.index.__getitem__, made.keys), np.intp, len(made.keys))
+        counted.add_distinct(numbers, np.asarray(made.partials), made.latest)
 
     def add_column(self, span: int, keys: Column | None, times: Ints) -> bool:
         """Add records as columns, if possible. ``False``: nothing was done."""
@@ -126,9 +148,9 @@ class TalliedPartials(CountPartials):
         done = self._of(span).add(column.data, column.offsets, None, np.ascontiguousarray(batch.times))
         assert done, _FEW
 
-    def add_counts(self, span: int, keys: Sequence[Any], counts: Ints | list[int], times: Ints | list[int]) -> None:
-        column, numbers, latest = packed(list(keys)), np.array(counts, np.int64), np.array(times, np.int64)
-        done = self._of(span).add(column.data, column.offsets, numbers, latest)
+    def put(self, made: SpanPartials) -> None:
+        column, latest = packed(made.keys), np.ascontiguousarray(made.latest)
+        done = self._of(made.span).add(column.data, column.offsets, np.asarray(made.partials, np.int64), latest)
         assert done, _FEW
 
     def add_column(self, span: int, keys: Column | None, times: Ints) -> bool:
@@ -210,117 +232,3 @@ class _Counted:
             self.counts = np.concatenate([self.counts, np.zeros(more, np.int64)])
             self.latest = np.concatenate([self.latest, np.full(more, NO_TIME, np.int64)])
         return size
-
-
-class FoldPartials(PartialAggregates):
-    """Aggregates of any fold. Values are as the aggregation after the topic would have read them, and held aggregates
-    are as its store would have returned them: an adder gets the same objects, whatever the serdes change."""
-
-    def __init__(self, ctx: OperatorContext, fold: Fold, record_serde: Serde[Any], partial_serde: Serde[Any]) -> None:
-        self._ctx = ctx
-        self._fold = fold
-        self._record_serde = record_serde
-        self._partial_serde = partial_serde
-        self._held: dict[int, dict[Any, tuple[Any, int]]] = {}
-        # ready aggregates (timed) promise that accumulators are immutable and come back equal
-        self._as_bytes = not (fold.timed or partial_serde.immutable)
-        self._exact = None if fold.timed else partial_serde.exact
-        self._plain = fold.timed
-
-    @property
-    def held(self) -> int:
-        return sum(map(len, self._held.values()))
-
-    def readable(self, batch: Batch) -> Batch:
-        serde = self._record_serde
-        if serde.immutable and set(map(type, batch.values)) == {serde.exact}:
-            try:
-                serde.serialize_all(batch.values)
-                return batch
-            except SerdeError:  # met again below, with its row
-                pass
-        write, read = serde.serialize, serde.deserialize
-        values, batch = map_rows(self._ctx, batch, lambda value: read(write(value)), batch.values)
-        return batch.replace(values=values)
-
-    def add(self, span: int, keys: list[Any], batch: Batch) -> None:
-        held = self._held.setdefault(span, {})
-        stored, given = self._storing(), self._partial_serde.deserialize if self._as_bytes else None
-        init, adder, timed = self._fold.init, self._fold.adders[0], self._fold.timed
-        rows = zip(keys, batch.keys, batch.values, batch.timestamps, strict=True)
-        for i, (group, key, value, ts) in enumerate(rows):
-            found = held.get(group)
-            row = (value, ts) if timed else value
-            try:
-                if found is None:
-                    new = value if init is None else adder(key, row, init())
-                else:
-                    old, old_ts = found
-                    new = adder(key, row, old if given is None else given(old))
-                    if old_ts > ts:
-                        ts = old_ts
-                if new is not None:
-                    held[group] = (new if stored is None else stored(new), ts)
-                elif found is not None:
-                    del held[group]
-            except Exception as exc:
-                self._ctx.failed(batch, i, exc)
-        self.folded += len(keys)
-
-    def _storing(self) -> Callable[[Any], Any] | None:
-        """Converts an aggregate to what is held; ``None``: it is held as it is."""
-        if self._plain:
-            return None
-        write, read, exact = self._partial_serde.serialize, self._partial_serde.deserialize, self._exact
-        if self._as_bytes:
-            return write
-        return lambda new: new if type(new) is exact else read(write(new))
-
-    def taken(self) -> Taken:
-        keys: list[Any] = []
-        partials: list[Any] = []
-        timestamps: list[int] = []
-        for held in self._held.values():
-            keys += held
-            partials += [partial for partial, _ in held.values()]
-            timestamps += [ts for _, ts in held.values()]
-        if self._as_bytes:
-            partials = list(map(self._partial_serde.deserialize, partials))
-        self._held = {}
-        self.folded = 0
-        return Taken(keys, partials, np.array(timestamps, np.int64))
-
-
-class BestPartials(FoldPartials):
-    """Values that are kept by rank. Those that come as columns stay bytes."""
-
-    def __init__(
-        self, ctx: OperatorContext, fold: Fold, record_serde: Serde[Any], partial_serde: Serde[Any], best: BestTexts
-    ) -> None:
-        super().__init__(ctx, fold, record_serde, partial_serde)
-        self._best = best
-
-    def add_columns(self, span: int, keys: list[Any], found: Entries, batch: ColumnBatch) -> bool:
-        """Add records of one span. ``keys``: those of the groups. ``False``: nothing was done."""
-        held = self._held.get(span, {})
-        before = list(map(held.get, keys))
-        try:
-            accs = [() if entry is None else entry[0] for entry in before]
-            new = self._best.with_records(found.groups.numbers, batch, accs)
-        except Exception:  # raised again at its record
-            return False
-        if new is None:
-            return False
-        held = self._held.setdefault(span, {})
-        for key, acc, ts, entry in zip(keys, new, found.latest(batch.times).tolist(), before, strict=True):
-            held[key] = acc, ts if entry is None else max(ts, entry[1])
-        self.folded += len(batch)
-        return True
-
-
-def partials_of(ctx: OperatorContext, fold: Fold, record_serde: Serde[Any], partial_serde: Serde[Any]) -> FoldPartials:
-    """Partial aggregates of a fold that does not count."""
-    best = BestTexts.of_fold(fold.kept)
-    if best is None:
-        return FoldPartials(ctx, fold, record_serde, partial_serde)
-    return BestPartials(ctx, fold, record_serde, partial_serde, best)

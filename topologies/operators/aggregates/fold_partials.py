@@ -1,0 +1,185 @@
+"""Partial aggregates of folds that do not count, while they are held."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from penstock.state.errors import SerdeError
+from penstock.state.serdes.serde import JSON, Serde
+from penstock.topologies.columnar.encoded_columns import SAME_BYTES, EncodedColumn, ParsedColumn
+from penstock.topologies.operator_api.batch import Batch, ColumnBatch
+from penstock.topologies.operator_api.columns import Column
+from penstock.topologies.operator_api.operator import OperatorContext
+from penstock.topologies.operators.aggregates.fold import Fold
+from penstock.topologies.operators.aggregates.folds.best_texts import BestTexts
+from penstock.topologies.operators.aggregates.partial_aggregates import PartialAggregates, SpanPartials, Taken
+from penstock.topologies.operators.base.row_functions import map_rows
+from penstock.topologies.operators.columnar.folding import DISTINCT, PartFolds
+from penstock.topologies.operators.columnar.grouping import Entries
+from penstock.topologies.operators.columnar.row_texts import written_texts
+from penstock.topologies.operators.columnar.source import json_decoder
+
+
+class FoldPartials(PartialAggregates):
+    """Aggregates of any fold. Values are as the aggregation after the topic would have read them, and held aggregates
+    are as its store would have returned them: an adder gets the same objects, whatever the serdes change."""
+
+    def __init__(self, ctx: OperatorContext, fold: Fold, record_serde: Serde[Any], partial_serde: Serde[Any]) -> None:
+        self._ctx = ctx
+        self._fold = fold
+        self._record_serde = record_serde
+        self._partial_serde = partial_serde
+        self._held: dict[int, dict[Any, tuple[Any, int]]] = {}
+        # ready aggregates (timed) promise that accumulators are immutable and come back equal
+        self._as_bytes = not (fold.timed or partial_serde.immutable)
+        self._exact = None if fold.timed else partial_serde.exact
+        self._plain = fold.timed
+        self._readable = ReadableColumns(record_serde)
+
+    @property
+    def held(self) -> int:
+        return sum(map(len, self._held.values()))
+
+    def readable(self, batch: Batch) -> Batch:
+        serde = self._record_serde
+        if serde.immutable and set(map(type, batch.values)) == {serde.exact}:
+            try:
+                serde.serialize_all(batch.values)
+                return batch
+            except SerdeError:  # met again below, with its row
+                pass
+        write, read = serde.serialize, serde.deserialize
+        values, batch = map_rows(self._ctx, batch, lambda value: read(write(value)), batch.values)
+        return batch.replace(values=values)
+
+    def reads(self, batch: ColumnBatch) -> bool:
+        return self._readable.are(batch.value_column)
+
+    def add(self, span: int, keys: list[Any], batch: Batch) -> None:
+        held = self._held.setdefault(span, {})
+        stored, given = self._storing(), self._partial_serde.deserialize if self._as_bytes else None
+        init, adder, timed = self._fold.init, self._fold.adders[0], self._fold.timed
+        rows = zip(keys, batch.keys, batch.values, batch.timestamps, strict=True)
+        for i, (group, key, value, ts) in enumerate(rows):
+            found = held.get(group)
+            row = (value, ts) if timed else value
+            try:
+                if found is None:
+                    new = value if init is None else adder(key, row, init())
+                else:
+                    old, old_ts = found
+                    new = adder(key, row, old if given is None else given(old))
+                    if old_ts > ts:
+                        ts = old_ts
+                if new is not None:
+                    held[group] = (new if stored is None else stored(new), ts)
+                elif found is not None:
+                    del held[group]
+            except Exception as exc:
+                self._ctx.failed(batch, i, exc)
+        self.folded += len(keys)
+
+    def put(self, made: SpanPartials) -> None:
+        held = self._held.setdefault(made.span, {})
+        for key, partial, ts in zip(made.keys, made.partials, made.latest.tolist(), strict=True):
+            found = held.get(key)
+            held[key] = partial, ts if found is None or found[1] < ts else found[1]
+        self.folded += made.records
+
+    def _held_before(self, span: int, keys: list[Any], absent: Any) -> list[Any]:
+        """The partial of each key that is held; ``absent`` where there is none."""
+        held = self._held.get(span)
+        if held is None:
+            return [absent] * len(keys)
+        return [absent if entry is None else entry[0] for entry in map(held.get, keys)]
+
+    def _storing(self) -> Callable[[Any], Any] | None:
+        """Converts an aggregate to what is held; ``None``: it is held as it is."""
+        if self._plain:
+            return None
+        write, read, exact = self._partial_serde.serialize, self._partial_serde.deserialize, self._exact
+        if self._as_bytes:
+            return write
+        return lambda new: new if type(new) is exact else read(write(new))
+
+    def taken(self) -> Taken:
+        keys: list[Any] = []
+        partials: list[Any] = []
+        timestamps: list[int] = []
+        for held in self._held.values():
+            keys += held
+            partials += [partial for partial, _ in held.values()]
+            timestamps += [ts for _, ts in held.values()]
+        if self._as_bytes:
+            partials = list(map(self._partial_serde.deserialize, partials))
+        self._held = {}
+        self.folded = 0
+        return Taken(keys, partials, np.array(timestamps, np.int64))
+
+
+class BestPartials(FoldPartials):
+    """Values that are kept by rank. Those that come as columns stay bytes."""
+
+    def __init__(
+        self, ctx: OperatorContext, fold: Fold, record_serde: Serde[Any], partial_serde: Serde[Any], best: BestTexts
+    ) -> None:
+        super().__init__(ctx, fold, record_serde, partial_serde)
+        self._best = best
+
+    def of_columns(self, span: int, keys: list[Any], found: Entries, batch: ColumnBatch) -> SpanPartials | None:
+        try:
+            made = self._best.with_records(found.groups.numbers, batch, self._held_before(span, keys, ()))
+        except Exception:  # raised again at its record
+            return None
+        return None if made is None else SpanPartials(span, keys, made, found.latest(batch.times), len(batch))
+
+
+class PartPartials(FoldPartials):
+    """Tuples of accumulators of aggregate expressions. Of values that come as columns, only what these read is looked at."""
+
+    def __init__(
+        self, ctx: OperatorContext, fold: Fold, record_serde: Serde[Any], partial_serde: Serde[Any], parts: PartFolds
+    ) -> None:
+        super().__init__(ctx, fold, record_serde, partial_serde)
+        assert fold.init is not None
+        self._parts = parts
+        self._init = fold.init()
+        self._grows = any(part.function == DISTINCT for part in fold.parts)
+
+    def of_columns(self, span: int, keys: list[Any], found: Entries, batch: ColumnBatch) -> SpanPartials | None:
+        columns = self._parts.columns(batch) if self.reads(batch) else None
+        if columns is None:
+            return None
+        made = self._parts.folded(self._held_before(span, keys, self._init), found.groups, columns, None)
+        if made is None:
+            return None
+        return SpanPartials(span, keys, made, found.latest(batch.times), len(batch) if self._grows else 0)
+
+
+class ReadableColumns:
+    """Tells which columns are sure to be the values that ``serde`` reads of what it writes of them."""
+
+    def __init__(self, serde: Serde[Any]) -> None:
+        self._serde = serde
+        self._as_read = serde in (*SAME_BYTES, JSON) or json_decoder(serde) is not None
+        self._written = written_texts(serde)
+
+    def are(self, column: Column | None) -> bool:
+        """Whether a column's are. No null value is asked about."""
+        if isinstance(column, (EncodedColumn, ParsedColumn)) and column.serde == self._serde:
+            return self._as_read
+        return self._written is not None and self._written.sure(column)
+
+
+def partials_of(ctx: OperatorContext, fold: Fold, record_serde: Serde[Any], partial_serde: Serde[Any]) -> FoldPartials:
+    """Partial aggregates of a fold that does not count."""
+    best = BestTexts.of_fold(fold.kept)
+    if best is not None:
+        return BestPartials(ctx, fold, record_serde, partial_serde, best)
+    parts = PartFolds.of(fold.parts)
+    if parts is not None:
+        return PartPartials(ctx, fold, record_serde, partial_serde, parts)
+    return FoldPartials(ctx, fold, record_serde, partial_serde)

@@ -55,7 +55,7 @@ class EventTimeTracker:
         if self.watermarks.strategies:
             self.watermarks.begin()
             marks = [self.watermarks.after(r.chunk.topic, r.chunk, r.start, r.stop) for r in runs]
-            batch.watermark_by_place_ms = [m for some in marks for m in some]
+            batch.watermark_by_place_ms = marks[0] if len(marks) == 1 else [m for some in marks for m in some]
             batch.idle_by_place = self.watermarks.idle_by_place
         elif self._plan.uses_watermark:
             batch.watermark_by_place_ms = [max(ts - 1, NO_TIME) for ts in batch.by_place_ms]

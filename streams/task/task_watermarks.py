@@ -15,10 +15,13 @@ from collections.abc import Container, Mapping, Sequence
 from itertools import accumulate
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from penstock.state.errors import StateCorruptedError
 from penstock.state.log import Headers, Record
 from penstock.streams.ports.chunk import Chunk, running_highest
 from penstock.streams.task.event_time import decoded
+from penstock.topologies.operator_api.columns import Ints
 from penstock.topologies.operator_api.operator import NO_TIME
 from penstock.topologies.operator_api.watermark_strategies import (
     BoundedOutOfOrderness,
@@ -112,18 +115,17 @@ class _SourceTime:
         self.writers: dict[int, tuple[int, bool]] = {}
         self.writer_count = 0
 
-    def after(self, chunk: Chunk, start: int, stop: int) -> list[int]:
+    def after(self, chunk: Chunk, start: int, stop: int) -> Ints:
         """Return the source's watermark after each record of a run. Not for other tasks' marks."""
         self.fresh, self.idle = True, False
         if isinstance(self.strategy, BoundedOutOfOrderness):
             less = self.strategy.delay_ms + 1
-            latest = running_highest(chunk.times, start, stop, self.watermark_ms + less)
-            marks: list[int] = (latest - less).tolist()
+            marks: Ints = running_highest(chunk.times, start, stop, self.watermark_ms + less) - less
         else:
             assert chunk.marks is not None
             stated = [NO_TIME if m is None else m for m in chunk.marks[start:stop]]
-            marks = list(accumulate(stated, max, initial=self.watermark_ms))[1:]
-        self.watermark_ms = marks[-1]
+            marks = np.maximum.accumulate(np.array([self.watermark_ms, *stated], np.int64))[1:]
+        self.watermark_ms = int(marks[-1])
         return marks
 
     def take_mark(self, mark: WatermarkMark) -> None:
@@ -256,14 +258,12 @@ class TaskWatermarks:
             return self._after_marks(clock, [None] * (stop - start) if chunk.marks is None else chunk.marks[start:stop])
         others = [c.watermark_ms for t, c in self._clocks.items() if t != topic and not c.idle]
         marks = clock.after(chunk, start, stop)
-        before = self.watermark_ms
         if others:
-            lowest = min(others)
-            marks = [min(m, lowest) for m in marks]
-        marks = [max(before, m) for m in marks]
-        self.watermark_ms = marks[-1]
-        self.idle_by_place += [False] * len(marks)
-        return marks
+            marks = np.minimum(marks, min(others))
+        out: list[int] = np.maximum(marks, self.watermark_ms).tolist()
+        self.watermark_ms = out[-1]
+        self.idle_by_place += [False] * len(out)
+        return out
 
     def _one_by_one(self, topic: str, chunk: Chunk, start: int, stop: int) -> list[int]:
         """As ``after``, for a task with a feedback topic, which gets its other inputs' watermark at the right place."""

@@ -10,6 +10,7 @@ Equality, hash, length and bytes do not depend on the order of arrival.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from operator import add
 
 CountedValue = tuple[bytes, int]
 _FEW = 64
@@ -84,16 +85,14 @@ class Bag:
             self._counts, self._newer, self._changes = None, new, ((value, before),)
         return new
 
-    def added(self, values: Sequence[bytes]) -> Bag:
-        """A copy with these values added."""
+    def added(self, values: Sequence[bytes], times: Sequence[int]) -> Bag:
+        """A copy with these values added, all distinct, each as often as ``times`` says."""
         counts = self._counts
         if counts is None or not self._length:
             counts = dict(self._own())
-        before: list[int] = []
-        for value in values:
-            count = counts.get(value, 0)
-            before.append(count)
-            counts[value] = count + 1
+        get = counts.get
+        before = [get(value, 0) for value in values]
+        counts.update(zip(values, map(add, before, times), strict=True))
         new = _made(counts, len(counts))
         if counts is self._counts:
             self._counts, self._newer, self._changes = None, new, list(zip(values, before, strict=True))

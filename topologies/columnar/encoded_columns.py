@@ -63,6 +63,19 @@ class _Bytes:
             return _Bytes(self._whole.slice(start, stop))
         return _Bytes(self._whole, self._places[start:stop])
 
+    @classmethod
+    def within(cls, data: bytes | bytearray | memoryview, ends: Ints, nulls: Mask | None) -> _Bytes:
+        """Values that lie within larger ones. ``ends``: where each begins and ends, two numbers a row, which never fall."""
+        rows = len(ends) // 2
+        if not rows:
+            return cls(BytesColumn(b"", np.zeros(1, np.int64)))
+        between: Mask | None = None
+        if nulls is not None:
+            between = np.zeros(2 * rows - 1, np.bool_)
+            between[::2] = nulls
+        # what lies between two values is not taken
+        return cls(BytesColumn(data, ends, between), np.arange(0, 2 * rows, 2, dtype=np.intp))
+
 
 class _Distinct:
     """Distinct byte strings and, on first use, their values, made once for all parts of a column. ``column``: the byte
@@ -133,6 +146,18 @@ class EncodedColumn(CodedColumn):
     def of_codes(cls, codes: Codes, distinct: BytesColumn, serde: Serde[Any], coder: Coder) -> EncodedColumn:
         """Distinct values by codes; none is null."""
         return cls(_Bytes(distinct, codes.astype(np.intp)), serde, coder, (codes, _Distinct(distinct, serde)))
+
+    @classmethod
+    def within(
+        cls,
+        data: bytes | bytearray | memoryview,
+        ends: Ints,
+        serde: Serde[Any],
+        coder: Coder,
+        nulls: Mask | None,
+    ) -> EncodedColumn:
+        """Values that lie within larger ones. ``ends``: where each begins and ends, two numbers each, which never fall."""
+        return cls(_Bytes.within(data, ends, nulls), serde, coder)
 
     @property
     def raw(self) -> BytesColumn:
@@ -221,16 +246,7 @@ class ParsedColumn(StructColumn):
     ) -> ParsedColumn:
         """Records that lie within larger ones. ``ends``: where each begins and ends, two numbers a record, which never
         fall."""
-        rows = len(ends) // 2
-        if not rows:
-            return cls(BytesColumn(b"", np.zeros(1, np.int64)), serde, fields, nulls)
-        between: Mask | None = None
-        if nulls is not None:
-            between = np.zeros(2 * rows - 1, np.bool_)
-            between[::2] = nulls
-        # what lies between two records is not taken
-        whole = BytesColumn(data, ends, between)
-        return cls(_Bytes(whole, np.arange(0, 2 * rows, 2, dtype=np.intp)), serde, fields, nulls)
+        return cls(_Bytes.within(data, ends, nulls), serde, fields, nulls)
 
     @property
     def raw(self) -> BytesColumn:

@@ -18,11 +18,14 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from penstock.state.native import compiled
+from penstock.topologies.columnar.kernels import Coder
 from penstock.topologies.columnar.object_columns import (
     ObjectFinder,
     ObjectParts,
+    TextParts,
     no_objects,
     serde_of_objects,
+    settled,
     texts_of,
 )
 from penstock.topologies.columnar.record_shapes import FieldReader, Shape, shape_of
@@ -34,7 +37,7 @@ TEXTS_BYTES_MAX = 1 << 20
 _INT64_MIN, _INT64_MAX = -(1 << 63), (1 << 63) - 1
 _DTYPES: dict[str, Any] = {"int": np.int64, "float": np.float64, "bool": np.bool_}
 _TEXTS = ("str", "bytes")
-_Part: TypeAlias = Column | ObjectParts
+_Part: TypeAlias = Column | ObjectParts | TextParts
 
 
 class Projected(NamedTuple):
@@ -62,6 +65,7 @@ class Projection:
         self._order = list(dict.fromkeys(path[0] for path in paths))
         self._decode = decode
         self._finder: ObjectFinder | None = None
+        self._coder = Coder()
 
     def _projected(self, column: BytesColumn) -> tuple[bytes | None, list[tuple[Any, ...]]] | None:
         """The result of ``JsonProjector.project``; ``None`` without the compiled part."""
@@ -76,15 +80,32 @@ class Projection:
             unsure = list(range(len(column)))
         else:
             status, read = found
-            parts = {f.name: _part(f, *one) for f, one in zip(self._needed, read, strict=True)}
+            parts = {f.name: self._part(f, *one) for f, one in zip(self._needed, read, strict=True)}
             unsure = [] if status is None else np.flatnonzero(np.frombuffer(status, np.uint8)).tolist()
         failed: list[tuple[int, Exception]] = []
         if unsure:
             rows, records = self._decoded(column, unsure, failed)
             if rows:
+                parts = settled(parts, column)
                 self._patch(column, parts, rows, records)
-        columns = {name: p.column(column) if isinstance(p, ObjectParts) else p for name, p in parts.items()}
+        columns = {name: p if isinstance(p, Column) else p.column(column) for name, p in parts.items()}
         return Projected({name: columns[name] for name in self._order}, failed)
+
+    def _part(
+        self, field: FieldReader, data: bytes, second: Any, inner: Sequence[tuple[Any, ...]] | None = ()
+    ) -> _Part:
+        """The column for a field's result of the compiled part: codes and values for a text, or where it stands and nulls;
+        places, nulls and fields for objects, else numbers and nulls."""
+        if field.kind in _TEXTS and inner is not None:
+            codes = np.frombuffer(data, np.int32)
+            return CodedColumn(codes, second if second or not len(codes) else [None])
+        nulls = None if second is None else np.frombuffer(second, np.bool_)
+        if inner is None:
+            return TextParts(np.frombuffer(data, np.int64), nulls, self._coder)
+        if field.inner is not None:
+            fields = {f.name: self._part(f, *one) for f, one in zip(field.inner.fields, inner, strict=True)}
+            return ObjectParts(serde_of_objects(field), np.frombuffer(data, np.int64), nulls, fields)
+        return NumberColumn(np.frombuffer(data, _DTYPES[field.kind]), nulls)
 
     def _patch(self, column: BytesColumn, parts: dict[str, _Part], rows: list[int], records: list[Any]) -> None:
         """Set what these rows hold."""
@@ -149,19 +170,6 @@ def _blank(field: FieldReader, records: BytesColumn) -> _Part:
     return NumberColumn(np.zeros(rows, _DTYPES[field.kind]))
 
 
-def _part(field: FieldReader, data: bytes, second: Any, inner: Sequence[tuple[Any, ...]] = ()) -> _Part:
-    """The column for a field's result of the compiled part: codes and values for a text, places, nulls and fields for
-    objects, else numbers and nulls."""
-    if field.kind in _TEXTS:
-        codes = np.frombuffer(data, np.int32)
-        return CodedColumn(codes, second if second or not len(codes) else [None])
-    nulls = None if second is None else np.frombuffer(second, np.bool_)
-    if field.inner is not None:
-        fields = {f.name: _part(f, *one) for f, one in zip(field.inner.fields, inner, strict=True)}
-        return ObjectParts(serde_of_objects(field), np.frombuffer(data, np.int64), nulls, fields)
-    return NumberColumn(np.frombuffer(data, _DTYPES[field.kind]), nulls)
-
-
 def _patch_all(
     parts: dict[str, _Part],
     shape: Shape,
@@ -176,9 +184,10 @@ def _patch_all(
     for field in shape.fields:
         values = [None if r is None else value(r, field.name) for r in records]
         part = parts[field.name]
-        if not isinstance(part, ObjectParts):
+        if isinstance(part, Column):
             parts[field.name] = _patched(part, rows, values)
             continue
+        assert isinstance(part, ObjectParts), "texts in place are columns by now"
         assert finder is not None and field.inner is not None
         found = objects[field.name]
         absent = [v is None for v in values]

@@ -17,13 +17,14 @@ import numpy as np
 import orjson
 
 from penstock.state.native import compiled
-from penstock.state.serdes.serde import Serde, check_finite
-from penstock.topologies.columnar.encoded_columns import WrittenColumn
+from penstock.state.serdes.serde import STRING, Serde, check_finite
+from penstock.topologies.columnar.encoded_columns import EncodedColumn, WrittenColumn, decoded
 from penstock.topologies.columnar.text_columns import TextColumn
 from penstock.topologies.operator_api.columns import BytesColumn, CodedColumn, Column, NumberColumn, StructColumn
 
 Encode = Callable[[Any], bytes]
 _MSGSPEC = msgspec.json.Encoder()
+_TEXTS = frozenset({str, type(None)})
 
 
 class DictOf:
@@ -144,6 +145,8 @@ def _part(column: Column, encode: Encode) -> tuple[Any, ...]:
     if isinstance(column, NumberColumn) and column.array.dtype == np.int64:
         nulls = None if column.nulls is None else np.ascontiguousarray(column.nulls).view(np.uint8)
         return np.ascontiguousarray(column.array), nulls
+    if isinstance(column, EncodedColumn) and column.serde == STRING:
+        return *column.raw.raw(), True
     if isinstance(column, (WrittenColumn, TextColumn)) and writes_typed(encode):
         return column.raw.raw()
     if isinstance(column, StructColumn):
@@ -152,7 +155,7 @@ def _part(column: Column, encode: Encode) -> tuple[Any, ...]:
             return (whole if isinstance(whole, BytesColumn) else BytesColumn.of(_listed(whole))).raw()
     if isinstance(column, CodedColumn):
         codes = np.ascontiguousarray(column.codes)
-        if set(map(type, column.values)) == {str}:
+        if _TEXTS.issuperset(map(type, column.values)):
             return codes, column.values, True
         distinct = column.compact() if len(column.values) > len(column) else column
         return np.ascontiguousarray(distinct.codes), _each(distinct.values, encode), False
@@ -164,6 +167,9 @@ def _escaped(part: tuple[Any, ...], encode: Encode) -> tuple[Any, ...]:
     """The field, with texts that are already JSON."""
     if part[-1] is not True:
         return part
+    if len(part) > len(("codes", "values", True)):
+        texts = decoded(BytesColumn(part[0], part[1], None if part[2] is None else part[2].view(np.bool_)), STRING)
+        return np.arange(len(texts), dtype=np.int32), _each(texts, encode), False
     codes, values, _ = part
     distinct = CodedColumn(codes, values)
     distinct = distinct.compact() if len(values) > len(codes) else distinct

@@ -8,7 +8,7 @@ on columns of objects.
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -16,8 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from penstock.state.serdes.record_classes import record_class
-from penstock.state.serdes.serde import Serde, serde_of, typed_json
-from penstock.topologies.columnar.encoded_columns import ParsedColumn
+from penstock.state.serdes.serde import STRING, Serde, serde_of, typed_json
+from penstock.topologies.columnar.encoded_columns import EncodedColumn, ParsedColumn
+from penstock.topologies.columnar.kernels import Coder
 from penstock.topologies.columnar.record_shapes import FieldReader, Shape
 from penstock.topologies.operator_api.columns import BytesColumn, Column, Ints, Mask
 
@@ -29,12 +30,16 @@ class ObjectParts:
     __slots__ = ("ends", "fields", "nulls", "serde")
 
     def __init__(
-        self, serde: Serde[Any], ends: Ints, nulls: Mask | None, fields: dict[str, Column | ObjectParts]
+        self, serde: Serde[Any], ends: Ints, nulls: Mask | None, fields: dict[str, Column | ObjectParts | TextParts]
     ) -> None:
         self.serde = serde
         self.ends = ends
         self.nulls = nulls
         self.fields = fields
+
+    def settle(self, records: BytesColumn) -> None:
+        """Make the texts columns, so that they can be patched."""
+        self.fields = settled(self.fields, records)
 
     def put(self, rows: Sequence[int], spans: Sequence[tuple[int, int]], absent: Sequence[bool]) -> None:
         """Set where the objects of these rows are, or that there are none."""
@@ -48,10 +53,37 @@ class ObjectParts:
     def column(self, records: BytesColumn) -> ParsedColumn:
         """As a column."""
         fields = {
-            name: part.column(records) if isinstance(part, ObjectParts) else part for name, part in self.fields.items()
+            name: part if isinstance(part, Column) else part.column(records) for name, part in self.fields.items()
         }
         nulls = self.nulls if self.nulls is not None and self.nulls.any() else None
         return ParsedColumn.within(records.data, self.ends, self.serde, fields, nulls)
+
+
+def settled(
+    parts: Mapping[str, Column | ObjectParts | TextParts], records: BytesColumn
+) -> dict[str, Column | ObjectParts | TextParts]:
+    """The parts with columns of texts."""
+    for part in parts.values():
+        if isinstance(part, ObjectParts):
+            part.settle(records)
+    return {name: p.column(records) if isinstance(p, TextParts) else p for name, p in parts.items()}
+
+
+class TextParts:
+    """The texts of one field, where they stand. ``ends``, ``nulls``: as for objects. ``coder`` finds the distinct ones, if
+    anybody asks for them."""
+
+    __slots__ = ("coder", "ends", "nulls")
+
+    def __init__(self, ends: Ints, nulls: Mask | None, coder: Coder) -> None:
+        self.ends = ends
+        self.nulls = nulls
+        self.coder = coder
+
+    def column(self, records: BytesColumn) -> EncodedColumn:
+        """As a column."""
+        nulls = self.nulls if self.nulls is not None and self.nulls.any() else None
+        return EncodedColumn.within(records.data, self.ends, STRING, self.coder, nulls)
 
 
 class _Found(NamedTuple):

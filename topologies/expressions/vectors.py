@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 
 from penstock.state.serdes.serde import BYTES, STRING
+from penstock.topologies.columnar.column_parts import nulls_of
 from penstock.topologies.columnar.encoded_columns import EncodedColumn
 from penstock.topologies.expressions import kernels as k
 from penstock.topologies.expressions.columns import RowReader
@@ -257,7 +258,7 @@ class Vectors:
         if leaf is None:
             return None
         column = frame.column(leaf)
-        if not isinstance(column, EncodedColumn) or column.nulls is not None or column.serde not in (STRING, BYTES):
+        if not isinstance(column, EncodedColumn) or column.serde not in (STRING, BYTES) or nulls_of(column) is not None:
             return None
         return column if EXACT.get(self._types.of(e).kind) is column.serde.exact else None
 

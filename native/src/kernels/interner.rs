@@ -64,6 +64,11 @@ impl Codes {
         self.null_code = None;
     }
 
+    /// How many distinct values the batch has so far.
+    pub fn distinct(&self) -> usize {
+        self.used.len()
+    }
+
     /// The batch's code of null.
     pub fn null(&mut self) -> i32 {
         let next = self.used.len() as i32;

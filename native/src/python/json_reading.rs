@@ -46,14 +46,19 @@ fn opened(spec: FieldSpec<'_>, texts_bytes_max: usize) -> PyResult<(Field, Outpu
         other => return Err(PyValueError::new_err(format!("no kind {other:?}"))),
     };
     let text = default.filter(|_| kind == Kind::Str).map(|d| d.extract::<String>()).transpose()?;
-    let output = Output::of(kind, text.map(|text| text.into_bytes().into()), texts_bytes_max);
+    let output = Output::of(kind, text.map(|text| text.into_bytes().into()), texts_bytes_max).in_place();
     let default = number.transpose()?.unwrap_or(Found::Absent);
     Ok((Field { name, kind, nullable, required, needed, default, inner: None }, output))
 }
 
-/// Text, or bytes where they are not `text`: `(codes, values)`. Numbers: `(numbers, nulls or None)`. Objects: `(begin and end
+/// Text, or bytes where they are not `text`: `(codes, values)`, or in place: `(begin and end of each, nulls or None, None)`. Numbers: `(numbers, nulls or None)`. Objects: `(begin and end
 /// of each, nulls or None, one tuple per needed field)`.
 pub fn finished<'py>(py: Python<'py>, needed: &mut Needed<Py<PyAny>>, text: bool) -> PyResult<Bound<'py, PyTuple>> {
+    if let Some(ends) = needed.output.places() {
+        let ends = to_bytes(py, ends);
+        let nulls = (!needed.nulls.is_empty()).then(|| to_bytes(py, &needed.nulls));
+        return (ends, nulls, py.None()).into_pyobject(py);
+    }
     let numbers = match &mut needed.output {
         Output::Text { interned, codes, .. } => {
             let values = values_of(py, interned, text)?;

@@ -5,11 +5,13 @@ use pyo3::prelude::*;
 use pyo3::types::{PyList, PyString, PyTuple};
 
 use super::buffers::{Held, large_bytes, rows_of, to_bytes};
-use crate::kernels::json::writing::{Part, is_plain, write};
+use crate::kernels::json::writing::{Part, all_plain, is_plain, write};
 
 /// A column as Python hands it over.
 #[derive(FromPyObject)]
 enum Given<'py> {
+    /// Data, offsets, nulls, and whether those are texts to be quoted, or JSON.
+    Texts(Held<u8>, Held<i64>, Option<Held<u8>>, bool),
     /// Codes, values, and whether those are texts to be quoted, or JSON.
     Coded(Held<i32>, Bound<'py, PyList>, bool),
     /// JSON: data, offsets, nulls.
@@ -18,9 +20,9 @@ enum Given<'py> {
     Ints(Held<i64>, Option<Held<u8>>),
 }
 
-/// The values that codes use, others empty. `None`: one that must be quoted needs more than quotes.
-fn used<'a>(codes: &[i32], values: &'a [Bound<'_, PyAny>], quoted: bool) -> PyResult<Option<Vec<&'a [u8]>>> {
-    let mut texts: Vec<&[u8]> = vec![&[]; values.len()];
+/// The values that codes use. `None`: one that must be quoted needs more than quotes.
+fn used<'a>(codes: &[i32], values: &'a [Bound<'_, PyAny>], quoted: bool) -> PyResult<Option<Vec<Option<&'a [u8]>>>> {
+    let mut texts: Vec<Option<&[u8]>> = vec![None; values.len()];
     let mut seen = vec![false; values.len()];
     for &code in codes {
         let code = code as usize;
@@ -28,17 +30,21 @@ fn used<'a>(codes: &[i32], values: &'a [Bound<'_, PyAny>], quoted: bool) -> PyRe
             continue;
         }
         seen[code] = true;
+        if quoted && values[code].is_none() {
+            continue;
+        }
         let Ok(text) = values[code].cast::<PyString>() else { return Ok(None) };
-        texts[code] = text.to_str()?.as_bytes();
-        if quoted && !is_plain(texts[code]) {
+        let text = text.to_str()?.as_bytes();
+        if quoted && !is_plain(text) {
             return Ok(None);
         }
+        texts[code] = Some(text);
     }
     Ok(Some(texts))
 }
 
 /// `befores[i]` and the i-th column's value, for each column, and a closing brace, for each row: `(data, int64 ends from 0
-/// on)`. `None`: a text that must be quoted is null, or is not all printable ASCII without quotes and backslashes.
+/// on)`. `None`: a text that must be quoted is none, or has quotes, backslashes or control characters.
 #[pyfunction]
 pub fn write_records<'py>(
     py: Python<'py>,
@@ -55,6 +61,13 @@ pub fn write_records<'py>(
     for (one, values) in given.iter().zip(&lists) {
         let part = match one {
             Given::Ints(numbers, nulls) => Part::Ints(numbers.slice(), nulls.as_ref().map(Held::slice)),
+            Given::Texts(data, offsets, nulls, quoted) => {
+                let rows = rows_of(data, offsets, nulls.as_ref())?;
+                if *quoted && !all_plain(&rows) {
+                    return Ok(None);
+                }
+                if *quoted { Part::Texts(rows) } else { Part::Raw(rows) }
+            }
             Given::Raw(data, offsets, nulls) => Part::Raw(rows_of(data, offsets, nulls.as_ref())?),
             Given::Coded(codes, _, quoted) => {
                 let Some(texts) = used(codes.slice(), values, *quoted)? else { return Ok(None) };

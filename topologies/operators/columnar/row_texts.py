@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from penstock.state.native import compiled
-from penstock.state.serdes.serde import Serde
+from penstock.state.serdes.serde import STRING, Serde
 from penstock.state.stores.store_view import KeyValueStoreView
 from penstock.topologies.columnar.column_parts import nulls_of
 from penstock.topologies.columnar.encoded_columns import EncodedColumn, ParsedColumn, WrittenColumn
@@ -136,7 +136,9 @@ def _sure_part(column: Column) -> bool:
     """Whether each of a field's values is one of the field's type, and can be written."""
     if isinstance(column, NumberColumn):
         return column.nulls is None and column.array.dtype in (np.int64, np.bool_)
-    return isinstance(column, TextColumn) or (isinstance(column, WrittenColumn) and nulls_of(column) is None)
+    if isinstance(column, EncodedColumn) and (column.serde == STRING or isinstance(column, WrittenColumn)):
+        return nulls_of(column) is None
+    return isinstance(column, TextColumn)
 
 
 def _holds(serde: Serde[Any], form: list[FormPart]) -> bool:

@@ -11,6 +11,7 @@ pub enum Output<T> {
         interned: Interned<T>,
         codes: Vec<i32>,
         default: Option<Box<[u8]>>,
+        places: Places,
     },
     Int(Vec<i64>),
     Float(Vec<f64>),
@@ -22,10 +23,37 @@ pub enum Output<T> {
     },
 }
 
+/// How many batches of texts that hardly repeat are left where they stand before one is coded again, to see whether they do.
+const BATCHES_IN_PLACE: u32 = 16;
+/// A smaller batch says little about the next ones.
+const ROWS_TOLD_BY: usize = 64;
+
+/// Texts that are left where they stand in the buffer, as it does not pay to code what hardly repeats.
+#[derive(Default)]
+pub struct Places {
+    allowed: bool,
+    /// Whether this batch's are.
+    used: bool,
+    left: u32,
+    /// Where each begins and ends, two numbers a row, which never fall.
+    pub ends: Vec<i64>,
+}
+
+impl Places {
+    /// `distinct`: of the `rows` of the batch before, if that was coded.
+    fn choose(&mut self, distinct: usize, rows: usize) {
+        if self.allowed && !self.used && rows >= ROWS_TOLD_BY && 2 * distinct > rows {
+            self.left = BATCHES_IN_PLACE;
+        }
+        self.used = self.left > 0;
+        self.left = self.left.saturating_sub(1);
+    }
+}
+
 pub struct Needed<T> {
     field: usize,
     pub output: Output<T>,
-    /// Of numbers and objects: 1 where there is none. Empty while none is missing.
+    /// Of numbers, objects and texts in place: 1 where there is none. Empty while none is missing.
     pub nulls: Vec<u8>,
 }
 
@@ -37,9 +65,11 @@ impl<T> Needed<T> {
     pub fn begin_batch(&mut self, rows: usize) {
         self.nulls.clear();
         match &mut self.output {
-            Output::Text { interned, codes, .. } => {
+            Output::Text { interned, codes, places, .. } => {
+                places.choose(interned.codes.distinct(), codes.len());
                 interned.begin_batch();
-                start(codes, rows);
+                start(codes, if places.used { 0 } else { rows });
+                start(&mut places.ends, if places.used { 2 * rows } else { 0 });
             }
             Output::Int(numbers) => start(numbers, rows),
             Output::Float(numbers) => start(numbers, rows),
@@ -57,7 +87,11 @@ impl<T> Needed<T> {
     #[inline(always)]
     pub fn put(&mut self, row: usize, rows: usize, data: &[u8], found: Found) {
         match (&mut self.output, found) {
-            (Output::Text { interned, codes, default }, found) => {
+            (Output::Text { places, .. }, Found::Text(from, to)) if places.used => {
+                places.ends[2 * row] = from as i64;
+                places.ends[2 * row + 1] = to as i64;
+            }
+            (Output::Text { interned, codes, default, places }, found) if !places.used => {
                 codes[row] = match (found, default) {
                     (Found::Text(from, to), _) => interned.codes.code(&data[from..to]),
                     (Found::Absent, Some(text)) => interned.codes.code(text),
@@ -90,11 +124,34 @@ impl<T> Output<T> {
     /// Of a field of this kind; `default` is what a text has where it is missing.
     pub fn of(kind: Kind, default: Option<Box<[u8]>>, texts_bytes_max: usize) -> Self {
         match kind {
-            Kind::Str => Output::Text { interned: Interned::new(texts_bytes_max), codes: vec![], default },
+            Kind::Str => Output::Text {
+                interned: Interned::new(texts_bytes_max),
+                codes: vec![],
+                default,
+                places: Places::default(),
+            },
             Kind::Int => Output::Int(vec![]),
             Kind::Float => Output::Float(vec![]),
             Kind::Bool | Kind::Any => Output::Bool(vec![]),
             Kind::Object => Output::Object { ends: vec![], fields: vec![] },
+        }
+    }
+}
+
+impl<T> Output<T> {
+    /// The same, but texts that hardly repeat may be left where they stand: if none has a default, which stands nowhere.
+    pub fn in_place(mut self) -> Self {
+        if let Output::Text { default: None, places, .. } = &mut self {
+            places.allowed = true;
+        }
+        self
+    }
+
+    /// Where the texts of this batch stand; `None`: they are coded, or no texts.
+    pub fn places(&mut self) -> Option<&mut Vec<i64>> {
+        match self {
+            Output::Text { places, .. } if places.used => Some(&mut places.ends),
+            _ => None,
         }
     }
 }
@@ -105,6 +162,9 @@ fn put_all<T>(all: &mut [Needed<T>], parser: Option<&RecordParser>, row: usize, 
     for needed in all {
         let found = parser.map_or(Found::Null, |parser| parser.found[needed.field]);
         needed.put(row, rows, data, found);
+        if let (Some(ends), false) = (needed.output.places(), matches!(found, Found::Text(..))) {
+            ends[2 * row..2 * row + 2].fill(at as i64);
+        }
         if let Output::Object { ends, fields } = &mut needed.output {
             let inner = match found {
                 Found::Object(..) => parser.and_then(|parser| parser.fields[needed.field].inner.as_deref()),
@@ -118,9 +178,12 @@ fn put_all<T>(all: &mut [Needed<T>], parser: Option<&RecordParser>, row: usize, 
     }
 }
 
-/// Gives the objects of a row that is unsure a place, so that the places never fall.
+/// Gives the objects and texts of a row that is unsure a place, so that the places never fall.
 fn place_all<T>(all: &mut [Needed<T>], row: usize, at: usize) {
     for needed in all {
+        if let Some(ends) = needed.output.places() {
+            ends[2 * row..2 * row + 2].fill(at as i64);
+        }
         if let Output::Object { ends, fields } = &mut needed.output {
             ends[2 * row..2 * row + 2].fill(at as i64);
             place_all(fields, row, at);

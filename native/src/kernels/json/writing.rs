@@ -14,15 +14,22 @@ const AHEAD_BYTES_MAX: usize = 16 << 20;
 pub enum Part<'a> {
     /// Numbers and nulls.
     Ints(&'a [i64], Option<&'a [u8]>),
-    /// Codes, the texts that they stand for, and whether those must be quoted.
-    Coded(&'a [i32], Vec<&'a [u8]>, bool),
+    /// Codes, the texts that they stand for or that there is none, and whether texts must be quoted.
+    Coded(&'a [i32], Vec<Option<&'a [u8]>>, bool),
+    /// Texts that need no more than quotes.
+    Texts(Rows<'a>),
     /// JSON.
     Raw(Rows<'a>),
 }
 
-/// Whether a text needs no more than quotes.
+/// Whether a text, which is UTF-8, needs no more than quotes.
 pub fn is_plain(text: &[u8]) -> bool {
-    special::<true>(text, 0) == text.len() && !text.contains(&0x7f)
+    special::<false>(text, 0) == text.len()
+}
+
+/// Whether none of the texts, which are UTF-8, needs more than quotes.
+pub fn all_plain(rows: &Rows) -> bool {
+    (0..rows.len()).all(|row| rows.get(row).is_none_or(is_plain))
 }
 
 impl Part<'_> {
@@ -31,7 +38,7 @@ impl Part<'_> {
         match self {
             Part::Ints(numbers, nulls) => nulls.is_none_or(|n| n.len() == numbers.len()).then_some(numbers.len()),
             Part::Coded(codes, _, _) => Some(codes.len()),
-            Part::Raw(rows) => Some(rows.len()),
+            Part::Texts(rows) | Part::Raw(rows) => Some(rows.len()),
         }
     }
 
@@ -39,15 +46,15 @@ impl Part<'_> {
     fn one_max(&self) -> usize {
         match self {
             Part::Ints(..) => INT_BYTES_MAX,
-            Part::Coded(_, texts, _) => texts.iter().map(|text| text.len()).max().unwrap_or(0) + 2,
-            Part::Raw(rows) => rows.longest().max(NULL.len()),
+            Part::Coded(_, texts, _) => texts.iter().flatten().map(|text| text.len()).max().unwrap_or(0).max(2) + 2,
+            Part::Texts(rows) | Part::Raw(rows) => rows.longest().max(NULL.len()) + 2,
         }
     }
 
     /// How many bytes all values take at most.
     fn all_max(&self, count: usize) -> usize {
         match self {
-            Part::Raw(rows) => count.saturating_mul(NULL.len()).saturating_add(rows.extent()),
+            Part::Texts(rows) | Part::Raw(rows) => count.saturating_mul(NULL.len()).saturating_add(rows.extent()),
             _ => count.saturating_mul(self.one_max()),
         }
     }
@@ -57,12 +64,22 @@ impl Part<'_> {
         match self {
             Part::Ints(_, Some(nulls)) if nulls[row] != 0 => out.extend_from_slice(NULL),
             Part::Ints(numbers, _) => write_int(numbers[row], out),
-            Part::Coded(codes, texts, true) => {
-                out.push(b'"');
-                out.extend_from_slice(texts[codes[row] as usize]);
-                out.push(b'"');
-            }
-            Part::Coded(codes, texts, false) => out.extend_from_slice(texts[codes[row] as usize]),
+            Part::Coded(codes, texts, quoted) => match texts[codes[row] as usize] {
+                Some(text) if *quoted => {
+                    out.push(b'"');
+                    out.extend_from_slice(text);
+                    out.push(b'"');
+                }
+                text => out.extend_from_slice(text.unwrap_or(NULL)),
+            },
+            Part::Texts(rows) => match rows.get(row) {
+                Some(text) => {
+                    out.push(b'"');
+                    out.extend_from_slice(text);
+                    out.push(b'"');
+                }
+                None => out.extend_from_slice(NULL),
+            },
             Part::Raw(rows) => out.extend_from_slice(rows.get(row).unwrap_or(NULL)),
         }
     }
@@ -134,24 +151,28 @@ mod tests {
     #[test]
     fn columns_become_objects() {
         let raw = Rows::of(b"[1]{}", &[0, 3, 3, 5], Some(&[0, 1, 0])).unwrap();
+        let texts = Rows::of("aé".as_bytes(), &[0, 1, 1, 3], Some(&[0, 1, 0])).unwrap();
+        assert!(all_plain(&texts));
         let parts = [
+            Part::Texts(texts),
             Part::Ints(&[i64::MIN, 0, i64::MAX], Some(&[0, 1, 0])),
-            Part::Coded(&[1, 0, 1], vec![b"a", b"long text"], true),
-            Part::Coded(&[0, 0, 1], vec![b"null", b"2.5"], false),
+            Part::Coded(&[1, 0, 2], vec![Some(b"a"), Some("long é".as_bytes()), None], true),
+            Part::Coded(&[0, 0, 1], vec![Some(b"null"), Some(b"2.5")], false),
             Part::Raw(raw),
         ];
-        let (data, ends) = write(&befores(&["{\"i\":", ",\"t\":", ",\"j\":", ",\"r\":"]), &parts, 3).unwrap();
+        let (data, ends) =
+            write(&befores(&["{\"s\":", ",\"i\":", ",\"t\":", ",\"j\":", ",\"r\":"]), &parts, 3).unwrap();
         let row = |i: usize| std::str::from_utf8(&data[ends[i] as usize..ends[i + 1] as usize]).unwrap();
-        assert_eq!(row(0), r#"{"i":-9223372036854775808,"t":"long text","j":null,"r":[1]}"#);
-        assert_eq!(row(1), r#"{"i":null,"t":"a","j":null,"r":null}"#);
-        assert_eq!(row(2), r#"{"i":9223372036854775807,"t":"long text","j":2.5,"r":{}}"#);
+        assert_eq!(row(0), r#"{"s":"a","i":-9223372036854775808,"t":"long é","j":null,"r":[1]}"#);
+        assert_eq!(row(1), r#"{"s":null,"i":null,"t":"a","j":null,"r":null}"#);
+        assert_eq!(row(2), r#"{"s":"é","i":9223372036854775807,"t":null,"j":2.5,"r":{}}"#);
         assert_eq!(ends.len(), 4);
     }
 
     #[test]
     fn more_than_is_reserved_ahead_is_written_too() {
         let long = vec![b'x'; AHEAD_BYTES_MAX / 4];
-        let (data, ends) = write(&befores(&["{"]), &[Part::Coded(&[0; 6], vec![&long], true)], 6).unwrap();
+        let (data, ends) = write(&befores(&["{"]), &[Part::Coded(&[0; 6], vec![Some(&long)], true)], 6).unwrap();
         assert_eq!((data.len(), ends[6] as usize), (6 * (long.len() + 4), 6 * (long.len() + 4)));
     }
 
@@ -166,16 +187,20 @@ mod tests {
 
     #[test]
     fn texts_that_need_more_than_quotes_are_known() {
-        assert!(is_plain(b"") && is_plain(b"a longer text of more than sixteen bytes ~"));
-        for text in [&b"\""[..], b"\\", b"\n", b"\x7f", "é".as_bytes(), b"0123456789abcdef\x1f"] {
+        for text in ["", "a longer text of more than sixteen bytes ~", "é \u{7f} \u{2028} \u{1f600}"] {
+            assert!(is_plain(text.as_bytes()));
+        }
+        for text in [&b"\""[..], b"\\", b"\n", b"0123456789abcdef\x1f"] {
             assert!(!is_plain(text));
+            assert!(!all_plain(&Rows::of(text, &[0, 0, text.len() as i64], None).unwrap()));
         }
     }
 
     #[test]
     fn columns_that_do_not_fit_are_refused() {
         let name = befores(&["{\"a\":"]);
-        for part in [Part::Ints(&[1], None), Part::Ints(&[1, 2], Some(&[0])), Part::Coded(&[0], vec![b"a"], true)] {
+        for part in [Part::Ints(&[1], None), Part::Ints(&[1, 2], Some(&[0])), Part::Coded(&[0], vec![Some(b"a")], true)]
+        {
             assert!(write(&name, &[part], 2).is_err());
         }
         assert!(write(&name, &[], 0).is_err());

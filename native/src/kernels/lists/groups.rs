@@ -77,6 +77,13 @@ impl Generation {
         Some(group)
     }
 
+    /// The hashes of the groups that have entries, or may have some that are not here.
+    pub(super) fn with_entries(&self, hasher: &RandomState) -> Vec<u64> {
+        let groups = self.index.iter().map(|&at| &self.groups[at as usize]);
+        let some = groups.filter(|group| !group.whole || !group.items.is_empty());
+        some.map(|group| hash_of(hasher, group.segment, &group.key)).collect()
+    }
+
     /// With the groups of segments from `floor` on only.
     pub(super) fn from(mut self, floor: i64, hasher: &RandomState) -> Generation {
         let mut kept = Generation::default();

@@ -3,8 +3,10 @@
 //! A group is the entries of one key in one segment of time, by time and sequence number. A group is whole, or it holds
 //! what was appended since the group was made here. Of every entry from `known_from` on, the group is here: so one that is
 //! not, of a segment that begins then or later, has no entries; and what is appended from then on has its number without
-//! a read. To free memory, the groups that were not used lately go, and `known_from` moves behind all entries.
+//! a read. To free memory, the groups that were not used lately go, and are noted as forgotten; when there are too many of
+//! these, `known_from` moves behind all entries.
 
+mod forgotten;
 mod groups;
 mod writing;
 
@@ -12,6 +14,7 @@ use std::collections::{BTreeSet, HashMap};
 
 use foldhash::fast::RandomState;
 
+use self::forgotten::Forgotten;
 use self::groups::{COMMITTED, Generation, Group, Item, hash_of};
 use self::writing::Texts;
 use crate::refused::Refused;
@@ -42,6 +45,7 @@ pub struct Lists {
     segment_ms: i64,
     young: Generation,
     old: Generation,
+    forgotten: Forgotten,
     known_from_ms: i64,
     latest_ms: i64,
     /// No segment below it has entries.
@@ -68,6 +72,7 @@ impl Lists {
             segment_ms: segment_ms.max(1),
             young: Generation::default(),
             old: Generation::default(),
+            forgotten: Forgotten::default(),
             known_from_ms: 0,
             latest_ms: -1,
             first: i64::MAX,
@@ -108,15 +113,18 @@ impl Lists {
     }
 
     pub fn used_bytes(&self) -> usize {
-        self.young.bytes + self.old.bytes + self.buffered_bytes() + self.found.capacity() * size_of::<(u32, Item)>()
+        let groups = self.young.bytes + self.old.bytes + self.forgotten.bytes();
+        groups + self.buffered_bytes() + self.found.capacity() * size_of::<(u32, Item)>()
     }
 
     fn hash(&self, segment: i64, key: &[u8]) -> u64 {
         hash_of(&self.hasher, segment, key)
     }
 
-    fn is_known(&self, segment: i64) -> bool {
-        segment.saturating_mul(self.segment_ms) >= self.known_from_ms
+    /// Whether all entries of a group that is not here, from `time` on, are known: there are none.
+    fn is_known(&self, segment: i64, key: &[u8], time: i64) -> bool {
+        let begun = time.max(segment.saturating_mul(self.segment_ms)) >= self.known_from_ms;
+        begun && !self.forgotten.has(self.hash(segment, key))
     }
 
     /// The place of a group among the young ones, if it is here.
@@ -160,7 +168,7 @@ impl Lists {
             let before = self.found.len();
             for &segment in &segments {
                 let Some(at) = self.group(segment, key) else {
-                    if !self.is_known(segment) {
+                    if !self.is_known(segment, key, i64::MIN) {
                         out.unknown.push((segment, key.into()));
                     }
                     continue;
@@ -347,6 +355,46 @@ mod tests {
         assert_eq!(append(&mut lists, &[(b"a", 6, b"3"), (b"c", 7, b"4")], &[], false), [0]);
         assert!(append(&mut lists, &[(b"c", 7, b"4")], &[], false).is_empty());
         assert_eq!(lists.within([&b"c"[..]].into_iter(), 0, 10).unknown.len(), 1);
+    }
+
+    #[test]
+    fn only_what_is_forgotten_must_be_loaded() {
+        let mut lists = Lists::new(1_000);
+        lists.begin(i64::MAX, -1);
+        let keys: Vec<Vec<u8>> = (0..200).map(|i| format!("key {i}").into_bytes()).collect();
+        let rows: Vec<(&[u8], i64, &[u8])> = keys.iter().map(|key| (&key[..], 5, &b"1"[..])).collect();
+        append(&mut lists, &rows, &[], false);
+        lists.committed(0);
+        assert!(lists.trim(16_384));
+        assert!(lists.young.groups.is_empty() && lists.old.groups.is_empty() && lists.used_bytes() <= 2_048);
+        assert_eq!(lists.within(keys.iter().map(|key| &key[..]), 0, 10).unknown.len(), 200);
+        let others: Vec<Vec<u8>> = (200..400).map(|i| format!("key {i}").into_bytes()).collect();
+        let read = lists.within(others.iter().map(|key| &key[..]), 0, 10).unknown.len();
+        assert!(read < 20, "{read} of 200 are read for nothing");
+        let (old, new) = (&keys[7][..], others.iter().find(|key| !lists.forgotten.has(lists.hash(0, key))).unwrap());
+        assert_eq!(append(&mut lists, &[(new, 5, b"2"), (old, 5, b"3"), (old, 900, b"4")], &[], false), [1, 2]);
+        lists.load(0, old, [&name(b"", 5, 0)[..]].into_iter()).unwrap();
+        assert!(append(&mut lists, &[(new, 5, b"2"), (old, 5, b"3"), (old, 900, b"4")], &[], false).is_empty());
+        let expected = [(&new[..], 5, 0), (old, 5, 1), (old, 900, 0)];
+        let expected: Vec<Vec<u8>> = expected.iter().map(|(key, time, number)| name(key, *time, *number)).collect();
+        assert_eq!(written(&lists, 0).into_iter().map(|(key, _)| key).collect::<Vec<_>>(), expected);
+        assert_eq!(times(&mut lists, old, 0, 1_000), [5, 5, 900]);
+    }
+
+    #[test]
+    fn too_much_forgotten_is_unknown_as_a_whole() {
+        let mut lists = Lists::new(1_000);
+        lists.begin(i64::MAX, -1);
+        for part in 0..20 {
+            let keys: Vec<Vec<u8>> = (0..200).map(|i| format!("key {part} {i}").into_bytes()).collect();
+            let rows: Vec<(&[u8], i64, &[u8])> = keys.iter().map(|key| (&key[..], 5, &b"1"[..])).collect();
+            append(&mut lists, &rows, &[], true);
+            lists.committed(0);
+            assert!(lists.trim(16_384));
+            assert!(lists.used_bytes() <= 16_384);
+        }
+        assert_eq!(lists.known_from_ms, 6);
+        assert_eq!(lists.within([&b"new"[..]].into_iter(), 0, 10).unknown.len(), 1);
     }
 
     #[test]

@@ -3,7 +3,8 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 
-use super::groups::{Generation, Item};
+use super::forgotten::Forgotten;
+use super::groups::Item;
 use super::{BEHIND_KEY, Lists};
 use crate::kernels::rows::Rows;
 use crate::refused::Refused;
@@ -63,10 +64,11 @@ impl Lists {
         let mut rows = vec![];
         for (row, (&number, &time)) in numbers.iter().zip(times).enumerate() {
             let segment = time / self.segment_ms;
-            if time >= self.known_from_ms || self.is_known(segment) || expired.get(row).is_some_and(|&gone| gone != 0) {
+            let key = keys[number as usize];
+            if self.is_known(segment, key, time) || expired.get(row).is_some_and(|&gone| gone != 0) {
                 continue;
             }
-            let derived = self.group(segment, keys[number as usize]).is_some_and(|at| {
+            let derived = self.group(segment, key).is_some_and(|at| {
                 let group = &self.young.groups[at as usize];
                 group.whole || group.end_of(time).1.is_some()
             });
@@ -115,7 +117,7 @@ impl Lists {
             if last[number as usize].0 != segment {
                 let at = match self.group(segment, key) {
                     Some(at) => at,
-                    None => self.new_group(segment, key, self.is_known(segment)),
+                    None => self.new_group(segment, key, self.is_known(segment, key, i64::MIN)),
                 };
                 last[number as usize] = (segment, at);
                 self.segments.insert(segment);
@@ -228,22 +230,38 @@ impl Lists {
         if !self.times.is_empty() {
             return false;
         }
+        if 4 * self.forgotten.bytes() > max_bytes {
+            self.forget_what_was_forgotten();
+        }
         if 4 * self.young.bytes > max_bytes {
-            self.forget_old();
+            self.forget_old(max_bytes / 8);
             self.old = std::mem::take(&mut self.young);
         }
-        if 2 * (self.young.bytes + self.old.bytes) > max_bytes {
-            self.forget_old();
+        if 2 * (self.young.bytes + self.old.bytes + self.forgotten.bytes()) > max_bytes {
+            self.forget_old(max_bytes / 8);
         }
         self.found = vec![];
         (self.keys, self.values, self.times) = (Texts::default(), Texts::default(), vec![]);
         true
     }
 
-    fn forget_old(&mut self) {
-        if !self.old.groups.is_empty() {
-            self.old = Generation::default();
-            self.known_from_ms = self.known_from_ms.max(self.latest_ms.saturating_add(1));
+    /// Forgets the groups that were not used lately, and notes those with entries in at most `note_bytes`.
+    fn forget_old(&mut self, note_bytes: usize) {
+        let old = std::mem::take(&mut self.old);
+        let with_entries = old.with_entries(&self.hasher);
+        if with_entries.is_empty() {
+            return;
         }
+        if self.forgotten.make_room(with_entries.len(), note_bytes) {
+            with_entries.into_iter().for_each(|hash| self.forgotten.add(hash));
+        } else {
+            self.forget_what_was_forgotten();
+        }
+    }
+
+    /// Then of no group up to now that is not here it is known whether it has entries.
+    fn forget_what_was_forgotten(&mut self) {
+        self.forgotten = Forgotten::default();
+        self.known_from_ms = self.known_from_ms.max(self.latest_ms.saturating_add(1));
     }
 }

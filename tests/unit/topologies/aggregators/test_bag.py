@@ -70,7 +70,7 @@ def test_older_ones_keep_what_they_hold_and_can_be_gone_on_from(steps: list[tupl
 def test_many_values_are_added_as_one_after_the_other(parts: list[list[bytes]], back: int) -> None:
     made = [Bag()]
     for values in parts:
-        one, bag = made[-1], made[-1].added(values)
+        one, bag = made[-1], made[-1].added(*_once(values))
         for value in values:
             one = one.moved(value, 1)
         assert len(bag) == len(one)
@@ -80,6 +80,12 @@ def test_many_values_are_added_as_one_after_the_other(parts: list[list[bytes]], 
     counts = [Counter(value for values in parts[:n] for value in values) for n in range(len(made))]
     for bag, model in reversed(list(zip(made, counts, strict=True))):
         assert list(bag) == pairs_of(model)
+
+
+def _once(values: list[bytes]) -> tuple[list[bytes], list[int]]:
+    """The distinct values, and how often each occurs."""
+    counts = Counter(values)
+    return list(counts), list(counts.values())
 
 
 @given(a=st.lists(st.binary(max_size=1), max_size=20), b=st.lists(st.binary(max_size=1), max_size=20))

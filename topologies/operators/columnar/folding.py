@@ -2,7 +2,8 @@
 entries.
 
 Used only if the result equals that of one record after the other, to the bit: integers far from the bounds of 64
-bits, sums of finite floats added in record order to the accumulator, extremes of floats without NaN and zeros.
+bits, sums of finite floats added in record order to the accumulator, extremes of texts, and of floats without NaN and
+zeros.
 """
 
 from __future__ import annotations
@@ -85,6 +86,8 @@ class PartFolds:
                 new = None if fresh is None else _counted(accs, groups.numbers[fresh == 1])
             elif part.function == DISTINCT:
                 new = added(part, accs, groups, column)
+            elif part.function in _OF_TEXTS and isinstance(column, CodedColumn) and _are_texts(column):
+                new = _text_extreme(accs, groups, column, part)
             else:
                 values = _present(column, groups) if part.function == "count" else _values(column, groups)
                 new = None if values is None else _FOLDS[part.function](accs, *values, part)
@@ -182,6 +185,35 @@ def _extreme(best_at: Callable[..., None]) -> Callable[..., list[Any] | None]:
     return fold
 
 
+def _are_texts(column: CodedColumn) -> bool:
+    kinds = set(map(type, column.values))
+    return str in kinds and kinds <= {str, type(None)}
+
+
+def _text_extreme(accs: list[Any], groups: Groups, column: CodedColumn, part: Part) -> list[Any] | None:
+    """Folds ``()`` or ``(text,)``, by the places of the batch's texts in their order."""
+    if any(acc and type(acc[0]) is not str for acc in accs):
+        return None
+    used: list[int] = np.unique(column.codes).tolist()
+    texts = sorted({text for code in used if (text := column.values[code]) is not None})
+    places = {text: place for place, text in enumerate(texts)}
+    of_codes = np.full(len(column.values), -1, np.intp)
+    of_codes[used] = [places.get(column.values[code], -1) for code in used]
+    of_rows = of_codes[column.codes]
+    present = of_rows >= 0
+    start, best_at = _OF_TEXTS[part.function]
+    best = np.full(len(accs), start, np.intp)
+    best_at(best, groups.numbers[present], of_rows[present])
+    assert part.merge is not None
+    merge, found = part.merge, zip(accs, best.tolist(), strict=True)
+    return [acc if place == start else merge(acc, (texts[place],)) for acc, place in found]
+
+
+_OF_TEXTS: dict[str, tuple[int, Callable[..., None]]] = {
+    "min": (np.iinfo(np.intp).max, np.minimum.at),
+    "max": (-1, np.maximum.at),
+}
+"""A place that no text has and that every text is better than, and what puts the better place of each group."""
 _FOLDS: dict[str, Callable[..., list[Any] | None]] = {
     "count": _count,
     "sum": _total,

@@ -1,0 +1,85 @@
+"""Decimals that are made of whole numbers and constants, as scaled whole numbers: no decimal is built for a row to compare
+it.
+
+Exact, or ``None``: a value is below 2**62 in its scale, so it has at most 19 of the 38 digits that decimals keep, and its
+sums, differences and products are those of the row interpreter (``numbers``). Its digits are not kept: 1 and 1.0 are one.
+"""
+
+from __future__ import annotations
+
+import decimal
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from penstock.topologies.expressions import kernels as k
+
+_BOUND = 1 << 62
+_SCALE_MAX = 18
+
+
+class Fixed(NamedTuple):
+    """Numbers ``vec / 10**scale``. ``most``: none is further from 0 in this scale."""
+
+    vec: k.Vec
+    scale: int
+    most: int
+
+
+def of_integers(vec: k.Vec) -> Fixed | None:
+    """Whole numbers; ``None`` for others, or nulls without a type."""
+    array = vec.array
+    if vec.null or array.dtype != np.int64:
+        return None
+    most = max(abs(int(array.max())), abs(int(array.min()))) if array.size else 0
+    return Fixed(vec, 0, most) if most < _BOUND else None
+
+
+def of_constant(value: Any) -> Fixed | None:
+    """A whole or finite decimal number."""
+    if type(value) is decimal.Decimal and value.is_finite():
+        exponent = value.as_tuple().exponent
+        assert isinstance(exponent, int)
+        if not -_SCALE_MAX <= exponent <= _SCALE_MAX:
+            return None
+        scale = max(-exponent, 0)
+        unscaled = int(value.scaleb(scale, decimal.Context(prec=100)))
+    elif type(value) is int:
+        scale, unscaled = 0, value
+    else:
+        return None
+    return Fixed(k.Vec(np.array(unscaled, np.int64)), scale, abs(unscaled)) if abs(unscaled) < _BOUND else None
+
+
+def arithmetic(op: str, a: Fixed, b: Fixed) -> Fixed | None:
+    """The sum, difference or product."""
+    if op == "*":
+        scale, most = a.scale + b.scale, a.most * b.most
+    else:
+        scale = max(a.scale, b.scale)
+        scaled = _scaled(a, scale), _scaled(b, scale)
+        if scaled[0] is None or scaled[1] is None:
+            return None
+        a, b = scaled[0], scaled[1]
+        most = a.most + b.most
+    if scale > _SCALE_MAX or most >= _BOUND:
+        return None
+    return Fixed(k.arithmetic(op, a.vec, b.vec), scale, most)
+
+
+def compared(op: str, a: Fixed, b: Fixed) -> k.Vec | None:
+    """A comparison."""
+    scale = max(a.scale, b.scale)
+    left, right = _scaled(a, scale), _scaled(b, scale)
+    return None if left is None or right is None else k.compared(op, left.vec, right.vec)
+
+
+def _scaled(a: Fixed, scale: int) -> Fixed | None:
+    """The same numbers in a larger scale."""
+    if scale == a.scale:
+        return a
+    factor = 10 ** (scale - a.scale)
+    if a.most * factor >= _BOUND:
+        return None
+    vec = a.vec
+    return Fixed(k.Vec(np.asarray(vec.array * factor), vec.nulls, vec.errors), scale, a.most * factor)

@@ -47,10 +47,33 @@ def _local(zone: datetime.tzinfo) -> Callable[[int], datetime.datetime]:
     return local
 
 
-def _part(of: Callable[[datetime.datetime], int]) -> FunctionSignature:
+_KEPT = 1_000
+_DAY_MS = 86_400_000
+
+
+def _by_steps(compute: Callable[[int], Any], step_ms: int, zone: str) -> Callable[[int], Any]:
+    """What ``compute`` gives of a time, computed once per step within which it is the same in UTC. Zones may lie any number
+    of whole seconds off UTC."""
+    step_ms = step_ms if zone == "UTC" else min(step_ms, 1_000)
+    kept: dict[int, Any] = {}
+
+    def kernel(time_ms: int) -> Any:
+        step = time_ms // step_ms
+        found = kept.get(step)
+        if found is None:
+            if len(kept) >= _KEPT:
+                kept.clear()
+            found = kept[step] = compute(time_ms)
+        return found
+
+    return kernel
+
+
+def _part(of: Callable[[datetime.datetime], int], step_ms: int) -> FunctionSignature:
     def make(constants: Sequence[Any]) -> Callable[[int], int]:
-        local = _local(_zone(constants[0] if constants else "UTC"))
-        return lambda time_ms: of(local(time_ms))
+        zone = constants[0] if constants else "UTC"
+        local = _local(_zone(zone))
+        return _by_steps(lambda time_ms: of(local(time_ms)), step_ms, zone)
 
     return FunctionSignature(("time", "string"), INT64, optional=1, constants=1, make=make)
 
@@ -85,19 +108,14 @@ _DIRECTIVES: dict[str, Callable[[datetime.datetime], str]] = {
 """The supported formats; none depends on a locale or a platform, as ``strftime``'s may."""
 
 
-_TEXTS_KEPT = 1_000
 _STEPS_MS = {"L": 1, "S": 1_000, "M": 60_000, "H": 3_600_000}
-
-
-def _constant_for_ms(directives: Sequence[str], *, is_utc: bool) -> int:
-    """Within steps of this length the text is the same. Zones may lie any number of whole seconds off UTC."""
-    finest = min((_STEPS_MS.get(d, 86_400_000) for d in directives), default=86_400_000)
-    return finest if is_utc else min(finest, 1_000)
+"""Within steps of this length what a directive writes is the same in UTC; of others, within a day."""
 
 
 def _formatting(constants: Sequence[Any]) -> Callable[[int], str]:
     pattern = constants[0]
-    local = _local(_zone(constants[1] if len(constants) > 1 else "UTC"))
+    zone = constants[1] if len(constants) > 1 else "UTC"
+    local = _local(_zone(zone))
     parts = re.split(r"%(.?)", pattern, flags=re.DOTALL)
     unknown = [d for d in parts[1::2] if d not in _DIRECTIVES]
     if unknown:
@@ -105,30 +123,23 @@ def _formatting(constants: Sequence[Any]) -> Callable[[int], str]:
         raise Mismatch(f"format_time() does not know %{unknown[0]} in {pattern!r}; it knows {known}")
     makers = [(text, _DIRECTIVES[d]) for text, d in zip(parts[::2], parts[1::2], strict=False)]
     tail = parts[-1]
-    step_ms = _constant_for_ms(parts[1::2], is_utc=len(constants) < 2 or constants[1] == "UTC")
-    texts: dict[int, str] = {}
 
-    def kernel(time_ms: int) -> str:
-        step = time_ms // step_ms
-        found = texts.get(step)
-        if found is None:
-            moment = local(time_ms)
-            if len(texts) >= _TEXTS_KEPT:
-                texts.clear()
-            found = texts[step] = "".join([text + make(moment) for text, make in makers]) + tail
-        return found
+    def text_of(time_ms: int) -> str:
+        moment = local(time_ms)
+        return "".join([text + make(moment) for text, make in makers]) + tail
 
-    return kernel
+    step_ms = min((_STEPS_MS.get(d, _DAY_MS) for d in parts[1::2]), default=_DAY_MS)
+    return _by_steps(text_of, step_ms, zone)
 
 
 FUNCTIONS: dict[str, FunctionSignature] = {
-    "year": _part(lambda t: t.year),
-    "month": _part(lambda t: t.month),
-    "day": _part(lambda t: t.day),
-    "weekday": _part(datetime.datetime.isoweekday),
-    "hour": _part(lambda t: t.hour),
-    "minute": _part(lambda t: t.minute),
-    "second": _part(lambda t: t.second),
+    "year": _part(lambda t: t.year, _DAY_MS),
+    "month": _part(lambda t: t.month, _DAY_MS),
+    "day": _part(lambda t: t.day, _DAY_MS),
+    "weekday": _part(datetime.datetime.isoweekday, _DAY_MS),
+    "hour": _part(lambda t: t.hour, 3_600_000),
+    "minute": _part(lambda t: t.minute, 60_000),
+    "second": _part(lambda t: t.second, 1_000),
     "floor_time": FunctionSignature(("time", "any"), TIMESTAMP, constants=1, make=_flooring),
     "format_time": FunctionSignature(("time", "string", "string"), STRING, optional=1, constants=2, make=_formatting),
 }

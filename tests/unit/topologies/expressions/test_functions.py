@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import math
+from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
 
@@ -179,3 +180,23 @@ def test_texts_of_times_do_not_depend_on_those_before() -> None:
             for moment in moments:
                 alone = compile_row(X.format_time(pattern, *zone))
                 assert one(None, {"x": moment}, 0, ()) == alone(None, {"x": moment}, 0, ()), (zone, pattern, moment)
+
+
+def test_parts_of_times_do_not_depend_on_those_before() -> None:
+    """As of texts; also where a year begins or ends, and at the first and the last time that there is."""
+    bases = (0, 1_709_251_198_123, -3_000_000_000_000, -62_135_596_800_000, 253_402_300_800_000)
+    near = (0, 1, 999, 1_000, 60_000, 3_600_000, 86_399_999, 86_400_000)
+    moments = [base + sign * ms for base in bases for ms in near for sign in (1, -1)]
+    for zone in ((), ("UTC",), ("Asia/Kolkata",), ("Europe/Amsterdam",), ("Africa/Monrovia",)):
+        for part in ("year", "month", "day", "weekday", "hour", "minute", "second"):
+            one = compile_row(getattr(X, part)(*zone))
+            for moment in moments:
+                alone = compile_row(getattr(X, part)(*zone))
+                assert _outcome(one, moment) == _outcome(alone, moment), (zone, part, moment)
+
+
+def _outcome(run: Callable[..., Any], x: int) -> Any:
+    try:
+        return run(None, {"x": x}, 0, ())
+    except ExpressionError as exc:
+        return str(exc)

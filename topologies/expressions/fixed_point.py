@@ -8,12 +8,16 @@ sums, differences and products are those of the row interpreter (``numbers``). I
 from __future__ import annotations
 
 import decimal
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
 from penstock.topologies.expressions import kernels as k
+from penstock.topologies.expressions.inference import Inference
+from penstock.topologies.expressions.tree import Alias, Binary, Expression, Literal
 
+F = TypeVar("F")
 _BOUND = 1 << 62
 _SCALE_MAX = 18
 
@@ -24,6 +28,32 @@ class Fixed(NamedTuple):
     vec: k.Vec
     scale: int
     most: int
+
+
+def compared_decimals(e: Binary, types: Inference, frame: F, vec_of: Callable[[Expression, F], k.Vec]) -> k.Vec | None:
+    """A comparison with a decimal. ``vec_of``: a part's values in the frame. ``None``: it is none, or cannot be done so."""
+    kinds = {types.of(e.left).kind, types.of(e.right).kind}
+    if "decimal" not in kinds or not kinds <= {"decimal", "int64"}:
+        return None
+
+    def fixed(part: Expression) -> Fixed | None:
+        match part:
+            case Literal(value, _):
+                return of_constant(value)
+            case Alias(of, _):
+                return fixed(of)
+        if types.of(part).kind == "int64":
+            return of_integers(vec_of(part, frame))
+        match part:
+            case Binary(("+" | "-" | "*") as op, left, right):
+                a = fixed(left)
+                b = None if a is None else fixed(right)
+                return None if a is None or b is None else arithmetic(op, a, b)
+        return None
+
+    a = fixed(e.left)
+    b = None if a is None else fixed(e.right)
+    return None if a is None or b is None else compared(e.op, a, b)
 
 
 def of_integers(vec: k.Vec) -> Fixed | None:
@@ -75,7 +105,7 @@ def compared(op: str, a: Fixed, b: Fixed) -> k.Vec | None:
 
 
 def _scaled(a: Fixed, scale: int) -> Fixed | None:
-    """The same numbers in a larger scale."""
+    """Give the same numbers a larger scale."""
     if scale == a.scale:
         return a
     factor = 10 ** (scale - a.scale)

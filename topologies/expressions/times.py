@@ -52,8 +52,8 @@ _DAY_MS = 86_400_000
 
 
 def _by_steps(compute: Callable[[int], Any], step_ms: int, zone: str) -> Callable[[int], Any]:
-    """What ``compute`` gives of a time, computed once per step within which it is the same in UTC. Zones may lie any number
-    of whole seconds off UTC."""
+    """Call ``compute`` once per step of time within which it gives the same in UTC. Zones may lie any number of whole
+    seconds off UTC."""
     step_ms = step_ms if zone == "UTC" else min(step_ms, 1_000)
     kept: dict[int, Any] = {}
 

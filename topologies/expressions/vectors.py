@@ -24,9 +24,9 @@ import numpy as np
 from penstock.state.serdes.serde import BYTES, STRING
 from penstock.topologies.columnar.column_parts import nulls_of
 from penstock.topologies.columnar.encoded_columns import EncodedColumn
-from penstock.topologies.expressions import fixed_point
 from penstock.topologies.expressions import kernels as k
 from penstock.topologies.expressions.columns import RowReader
+from penstock.topologies.expressions.fixed_point import compared_decimals
 from penstock.topologies.expressions.inference import ExpressionScope, Inference
 from penstock.topologies.expressions.readers import EXACT
 from penstock.topologies.expressions.row_function import ExpressionFunction
@@ -42,7 +42,6 @@ from penstock.topologies.expressions.tree import (
     Expression,
     Field,
     Input,
-    Literal,
     Unary,
 )
 from penstock.topologies.expressions.types import DataType
@@ -150,7 +149,7 @@ class Vectors:
                 both = self._condition_of(left, frame), self._condition_of(right, frame)
                 return k.conjunction(*both) if op == "&" else k.disjunction(*both)
             case Binary(op, left, right):
-                if op in COMPARISONS and (fixed := self._fixed_comparison(op, left, right, frame)) is not None:
+                if op in COMPARISONS and (fixed := compared_decimals(e, self._types, frame, self._vec)) is not None:
                     return fixed
                 kernel = k.compared if op in COMPARISONS else k.arithmetic
                 return kernel(op, self._vec(left, frame), self._vec(right, frame))
@@ -160,30 +159,6 @@ class Vectors:
                 return self._case(e, frame)
             case Cast(of, to, _):
                 return k.cast(self._vec(of, frame), to.kind)
-        return None
-
-    def _fixed_comparison(self, op: str, left: Expression, right: Expression, frame: _Frame) -> k.Vec | None:
-        """A comparison with a decimal as one of scaled whole numbers, if possible."""
-        kinds = {self._types.of(left).kind, self._types.of(right).kind}
-        if "decimal" not in kinds or not kinds <= {"decimal", "int64"}:
-            return None
-        a = self._fixed(left, frame)
-        b = None if a is None else self._fixed(right, frame)
-        return None if a is None or b is None else fixed_point.compared(op, a, b)
-
-    def _fixed(self, e: Expression, frame: _Frame) -> fixed_point.Fixed | None:
-        match e:
-            case Literal(value, _):
-                return fixed_point.of_constant(value)
-            case Alias(of, _):
-                return self._fixed(of, frame)
-        if self._types.of(e).kind == "int64":
-            return fixed_point.of_integers(self._vec(e, frame))
-        match e:
-            case Binary(("+" | "-" | "*") as op, left, right):
-                a = self._fixed(left, frame)
-                b = None if a is None else self._fixed(right, frame)
-                return None if a is None or b is None else fixed_point.arithmetic(op, a, b)
         return None
 
     def _call(self, e: Call, frame: _Frame) -> k.Operand | None:

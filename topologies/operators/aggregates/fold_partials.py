@@ -38,6 +38,8 @@ class FoldPartials(PartialAggregates):
         self._exact = None if fold.timed else partial_serde.exact
         self._plain = fold.timed
         self._readable = ReadableColumns(record_serde)
+        self._grows = True
+        """Whether a partial may grow with its records."""
 
     @property
     def held(self) -> int:
@@ -80,14 +82,16 @@ class FoldPartials(PartialAggregates):
                     del held[group]
             except Exception as exc:
                 self._ctx.failed(batch, i, exc)
-        self.folded += len(keys)
+        if self._grows:
+            self.folded += len(keys)
 
     def put(self, made: SpanPartials) -> None:
         held = self._held.setdefault(made.span, {})
         for key, partial, ts in zip(made.keys, made.partials, made.latest.tolist(), strict=True):
             found = held.get(key)
             held[key] = partial, ts if found is None or found[1] < ts else found[1]
-        self.folded += made.records
+        if self._grows:
+            self.folded += made.records
 
     def _held_before(self, span: int, keys: list[Any], absent: Any) -> list[Any]:
         """The partial of each key that is held; ``absent`` where there is none."""
@@ -156,7 +160,7 @@ class PartPartials(FoldPartials):
         made = self._parts.folded(self._held_before(span, keys, self._init), found.groups, columns, None)
         if made is None:
             return None
-        return SpanPartials(span, keys, made, found.latest(batch.times), len(batch) if self._grows else 0)
+        return SpanPartials(span, keys, made, found.latest(batch.times), len(batch))
 
 
 class ReadableColumns:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from penstock.state.errors import TopologyError
 from penstock.topologies.aggregators.base import agg
 from penstock.topologies.aggregators.expression_aggregates import aggregator_of, aggregator_of_all
+from penstock.topologies.aggregators.members_apart import CountPath, with_count
 from penstock.topologies.expressions import functions as f
 from penstock.topologies.expressions.errors import ExpressionError
 from penstock.topologies.expressions.types import UNKNOWN
@@ -108,11 +109,13 @@ def test_generated_merges_have_the_answers_and_errors_of_their_parts(parts: list
             continue
         distinct = {p.name: n for n, p in reversed(members.items())}
         whole = agg(**{n: p for n, p in members.items() if distinct[p.name] == n})
-        forms = [(made, whole)]
+        forms: list[tuple[Any, Any, tuple[CountPath, ...]]] = [(made, whole, ())]
         if made.apart is not None and whole.apart is not None:
-            forms.append((made.apart.aggregator, whole.apart.aggregator))
-        for form, reference in forms:
+            forms.append((made.apart.aggregator, whole.apart.aggregator, made.apart.paths))
+        for form, reference, paths in forms:
             accs = [acc for acc, failed in (outcome(reference.fold, rows) for rows in runs) if failed is None]
+            for path in paths:
+                accs = [with_count(acc, path, n) for n, acc in enumerate(accs, 1)]
             assert form.merge is not None and reference.merge is not None
             for a in accs:
                 for b in [*accs, (), a[:-1], None]:
@@ -134,6 +137,7 @@ def test_merges_of_numbers_of_several_types() -> None:
         accs += [acc for acc in (outcome(whole.add, accs[0], {"v": one}, 0)[0],) if acc is not None]
         # of sums only the numbers are of these types
         accs.append(((one,), (one,), (1, one), (0, one)))
+    accs += [((1,), (1,), (1, 5, 1, 0, 0), (1, 5, 0, 0, 1)), ((1,), (), (0, 0, 0, 2, 0), (2, 0))]
     for a in accs:
         for b in accs:
             assert made.merge is not None and whole.merge is not None

@@ -116,6 +116,21 @@ def test_plain_tuples_have_the_bytes_of_the_serde_and_come_back(data: Any) -> No
     assert shape(again) == shape(entries)
 
 
+def test_every_size_and_number_at_which_the_form_changes() -> None:
+    sizes = [*range(35), *range(120, 135), *range(245, 262), *range(65_520, 65_540)]
+    wide = [n for n in EDGES if -(1 << 63) <= n < 1 << 64]
+    flats: list[Any] = [(one,) for one in (*wide, *NANS, 0.0, -0.0, True, False, None)]
+    flats += [(of * size,) for size in sizes for of in (b"a", "a", "é")]
+    flats += [(1,) * size for size in sizes]
+    assert lists_of(FLAT).write(flats) == [FLAT.serialize(value) for value in flats]
+    assert shape(lists_of(FLAT).read([FLAT.serialize(value) for value in flats])) == shape(flats)
+    for count in (1, 14, 15, 16, 17):
+        serde, values = joined((FLAT,) * count), [(value,) * count for value in flats]
+        written: list[bytes | None] = [serde.serialize(value) for value in values]
+        assert lists_of(serde).write(values) == written
+        assert shape(lists_of(serde).read(written)) == shape(values)
+
+
 def changed(data: Any, value: Any) -> Any:
     """A tuple that is no longer, or hardly, what its serde takes."""
     parts = list(value)
@@ -136,22 +151,40 @@ def changed(data: Any, value: Any) -> Any:
     return tuple(parts)
 
 
+def check_written(serde: Serde[Any], values: list[Any]) -> None:
+    """The bytes or the error are those of the serde."""
+    with native.without():
+        expected, error = outcome(lambda: serde.serialize_all(values))
+    assert outcome(lambda: serde.serialize_all(values)) == (expected, error)
+    assert outcome(lambda: packed_values(values, serde).to_list()) == (expected, error)
+    whole = lists_of(serde).write(values)
+    assert whole is None or (error is None and whole == expected)
+    stored = lists_of(serde).write_entries([(value, 7) for value in values])
+    assert stored is None or (error is None and stored == [struct.pack(">q", 7) + (d or b"") for d in expected])
+
+
 @settings(max_examples=300, deadline=None)
 @given(st.data())
 def test_other_values_have_the_bytes_or_the_error_of_the_serde(data: Any) -> None:
     serde, plain = data.draw(kinds())
     values = data.draw(st.lists(plain, max_size=3))
     values.insert(data.draw(st.integers(0, len(values))), changed(data, data.draw(plain)))
-    with native.without():
-        expected, error = outcome(lambda: serde.serialize_all(values))
-    got, failed = outcome(lambda: serde.serialize_all(values))
-    assert (got, failed) == (expected, error)
-    assert outcome(lambda: packed_values(values, serde).to_list()) == (expected, error)
-    whole = lists_of(serde).write(values)
-    assert whole is None or (error is None and whole == expected)
-    entries = [(value, 7) for value in values]
-    stored = lists_of(serde).write_entries(entries)
-    assert stored is None or (error is None and stored == [struct.pack(">q", 7) + (d or b"") for d in expected])
+    check_written(serde, values)
+
+
+@pytest.mark.parametrize("strange", STRANGE, ids=range(len(STRANGE)))
+def test_a_strange_value_at_every_place_has_the_bytes_or_the_error_of_the_serde(strange: Any) -> None:
+    for serde in (FLAT, *(joined((part,)) for part in PARTS), joined((INT, FLAT))):
+        for value in (
+            strange,
+            (strange,),
+            ((strange,),),
+            [strange],
+            (1, strange),
+            (1, (strange,)),
+            (1, (2, strange), 3),
+        ):
+            check_written(serde, [value])
 
 
 @pytest.mark.parametrize(
@@ -209,6 +242,20 @@ def test_other_bytes_are_read_as_the_serde_reads_them(data: Any) -> None:
     assert (entries is None) == (len(stamp) < 8 or lists_of(serde).read([other]) is None) or len(stamp) < 8
     if entries is not None and len(stamp) == 8:
         assert shape(entries) == shape([(serde.deserialize(other), struct.unpack(">q", stamp)[0])])
+
+
+@pytest.mark.parametrize("part", [INT, FLAT, DISTINCT_COUNT])
+def test_parts_with_other_bytes_are_read_as_the_serde_reads_them(part: Serde[Any]) -> None:
+    serde = joined((part,))
+    others = [
+        PLAIN.serialize(one) for one in (1.0, 1.5, True, None, "a", b"a", [], [1], {}, {"a": 1}, 5, Decimal(1), 1 << 70)
+    ]
+    others += [b"", b"\x05\x05", bytes(7), bytes(8), bytes(9), b"\xca" + bytes(4), b"\xcc\x05", b"\xd3" + bytes(8)]
+    for other in others:
+        data = msgspec.msgpack.encode([other])
+        expected, error = outcome(lambda data=data: serde.deserialize(data))
+        whole = lists_of(serde).read([data])
+        assert whole is None or (error is None and shape(whole) == shape([expected]))
 
 
 def test_what_is_no_list_of_bytes_is_left_to_the_serde() -> None:

@@ -289,6 +289,20 @@ def write_avro(
     ``None`` where a field does not hold a value, or a nan is a ``float``. ``MemoryError`` where all rows together have no
     room."""
 
+def write_tuples(values: list[Any], forms: bytes | None, stamped: bool) -> list[bytes | None] | None:
+    """The bytes of tuples; nulls stay nulls. ``forms``: a letter for each of their parts, of which a MessagePack array of
+    bytes is written: ``q`` for a number as 8 bytes, big-endian, ``n`` for one in MessagePack, ``f`` for a tuple of scalars,
+    as an array in MessagePack. Without forms the tuples are of scalars themselves. ``stamped``: each comes as ``(tuple,
+    time)``, and is written behind its time, 8 bytes, big-endian. ``None`` where something is another value.
+    ``ValueError`` for other letters."""
+
+def pack_tuples(values: list[Any], forms: bytes | None) -> _Column | None:
+    """As ``write_tuples``, as a column."""
+
+def read_tuples(values: list[bytes | None], forms: bytes | None, stamped: bool) -> list[Any] | None:
+    """Read what ``write_tuples`` writes; a number may be longer than it need be. ``None`` where something is neither null
+    nor such bytes."""
+
 def group_rows(codes: Any, bound: int) -> tuple[bytes, bytes, bytes]:
     """Of int32 or int64 codes below ``bound``: the number of each row's group, each group's code, and its first row, all
     int64."""

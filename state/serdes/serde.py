@@ -5,9 +5,9 @@ cannot be changed in place, so that a store may keep the object instead of its b
 instances come back equal from a round trip; a store keeps objects of other types as the round trip returns them.
 ``declared`` is the type of the values, if more is known than ``exact`` says: a class with typed fields, or a schema
 that expressions are typed against. ``writes``: ``serialize`` accepts only instances of these classes, and ``unchecked``
-writes them without a check. ``nulling``: for JSON that refuses inf and nan, the encoder that writes them as null. The
-byte formats of ``STRING``, ``INT`` (long), ``INT32``, ``FLOAT`` (double) and ``BYTES`` are those of Kafka's Java
-serdes.
+writes them without a check. ``nulling``: for JSON that refuses inf and nan, the encoder that writes them as null.
+``lists``: writes and reads whole lists, with the same answers. The byte formats of ``STRING``, ``INT`` (long), ``INT32``,
+``FLOAT`` (double) and ``BYTES`` are those of Kafka's Java serdes.
 
 Every failure is a ``SerdeError``.
 """
@@ -29,6 +29,7 @@ import orjson
 from penstock.state.errors import SerdeError
 from penstock.state.serdes.models import ModelCoder, has_model
 from penstock.state.serdes.record_classes import check_records, field_names, is_attrs, record_class
+from penstock.state.serdes.tuple_lists import WholeLists
 from penstock.state.type_parameters import T
 
 
@@ -45,6 +46,7 @@ class Serde(Generic[T]):
     writes: tuple[type, ...] = dataclasses.field(default=(), compare=False)
     unchecked: Callable[[T], bytes] | None = dataclasses.field(default=None, compare=False)
     nulling: Callable[[T], bytes] | None = dataclasses.field(default=None, compare=False)
+    lists: WholeLists | None = dataclasses.field(default=None, compare=False)
 
     @property
     def encoder(self) -> Callable[[T], bytes]:
@@ -53,6 +55,8 @@ class Serde(Generic[T]):
 
     def serialize_all(self, values: Sequence[T | None]) -> list[bytes | None]:
         """Serialize a column and keep nulls. Raises ``SerdeError`` that shows the first bad value."""
+        if self.lists is not None and isinstance(values, list) and (whole := self.lists.write(values)) is not None:
+            return whole
         out: list[bytes | None] = []
         fn = self.encoder if self._all_instances(values) else self.serialize
         try:
@@ -70,6 +74,16 @@ class Serde(Generic[T]):
                 f"{why}; give the operator or the topic the serde of this type"
             ) from exc
         return out
+
+    def deserialize_all(self, column: list[bytes | None]) -> list[T | None]:
+        """Deserialize a column and keep nulls. Raises what ``deserialize`` raises for the first bytes that it cannot
+        read."""
+        if self.lists is not None and (whole := self.lists.read(column)) is not None:
+            return whole
+        read = self.deserialize
+        if None in column:
+            return [None if data is None else read(data) for data in column]
+        return list(map(read, column))  # type: ignore[arg-type]  # no nulls here
 
     def _all_instances(self, values: Sequence[Any]) -> bool:
         """Whether all values but nulls are instances of ``writes``, checked once per type that occurs."""

@@ -61,6 +61,7 @@ class KeyValueStoreView:
         self._encoders = dict.fromkeys(spec.value_serde.writes, spec.value_serde.encoder)
         """Classes whose values need no further check: a lookup here is cheaper than a call in Python."""
         self._decode = spec.value_serde.deserialize
+        self._lists = spec.value_serde.lists if self.immutable else None
         self._floor: bytes | None = None
         self._dropped_to: bytes | None = None
         self._fresh: set[bytes] = set()
@@ -96,7 +97,10 @@ class KeyValueStoreView:
             self.misses += len(missing)
             self.hits -= len(missing)
             found = self._backend.get_many(self.spec.name, missing)
-            if self.immutable:
+            whole = None if self._lists is None else self._lists.read_entries(found)
+            if whole is not None:
+                self.entries.update(zip(missing, whole, strict=True))
+            elif self.immutable:
                 decode, unpack = self._decode, _TIMESTAMP.unpack_from
                 thawed: list[tuple[Any, int] | None] = []
                 try:
@@ -303,8 +307,11 @@ class KeyValueStoreView:
             pack, encode = _TIMESTAMP.pack, self.spec.value_serde.encoder
             raw: list[bytes | None] = []
             written = list(map(entries.__getitem__, keys))
+            whole = None if self._lists is None else self._lists.write_entries(written)
             try:
-                if None in written:
+                if whole is not None:
+                    raw = whole
+                elif None in written:
                     raw.extend(None if e is None else pack(e[1]) + encode(e[0]) for e in written)
                 else:  # the same in C
                     times, values = map(itemgetter(1), written), map(itemgetter(0), written)

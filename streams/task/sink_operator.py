@@ -18,7 +18,14 @@ from penstock.streams.task.packed_records import packed_output
 from penstock.streams.task.task_watermarks import TaskWatermarks, WatermarkMark
 from penstock.topologies.columnar.avro_writing import AvroWriter, avro_writer
 from penstock.topologies.columnar.change_columns import sides_of, written_changes
-from penstock.topologies.columnar.column_parts import by_columns_or_rows, longest, nulls_of, serialized, written
+from penstock.topologies.columnar.column_parts import (
+    by_columns_or_rows,
+    longest,
+    nulls_of,
+    packed_values,
+    serialized,
+    written,
+)
 from penstock.topologies.columnar.encoded_columns import ParsedColumn
 from penstock.topologies.columnar.json_writing import encoder_of, written_json
 from penstock.topologies.operator_api.batch import Batch, ColumnBatch
@@ -422,7 +429,7 @@ def _as_bytes(column: Column | None, batch: Batch, part: Literal["key", "value"]
     data = None if column is None else serialized(column, serde)
     if isinstance(data, BytesColumn):
         return data
-    return BytesColumn.of(serde.serialize_all(batch.keys if part == "key" else batch.values))
+    return packed_values(batch.keys if part == "key" else batch.values, serde)
 
 
 def _passed_on(column: Column | None, serde: Serde[Any], texts: WrittenTexts | AvroWriter | None) -> BytesColumn | None:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from penstock.state.errors import TopologyError
 from penstock.topologies.aggregators.base import agg
 from penstock.topologies.aggregators.expression_aggregates import aggregator_of, aggregator_of_all
+from penstock.topologies.aggregators.members_apart import CountPath, with_count
 from penstock.topologies.expressions import functions as f
 from penstock.topologies.expressions.errors import ExpressionError
 from penstock.topologies.expressions.types import UNKNOWN
@@ -53,6 +54,10 @@ def outcome(run: Callable[..., Any], *args: Any) -> Any:
         return None, (type(exc), str(exc), None if cause is None else type(cause.__cause__))
 
 
+def deep(acc: Any) -> Any:
+    return [tuple, *map(deep, acc)] if type(acc) is tuple else bits(acc)
+
+
 @settings(max_examples=300, deadline=None)
 @given(
     st.lists(aggregates(), min_size=1, max_size=5),
@@ -86,6 +91,60 @@ def test_generated_aggregates_have_the_answers_and_errors_of_their_parts(parts: 
                 shown = {n: parts_results[distinct[members[n].name]] for n in named}
                 assert bits({n: results[n] for n in named}) == bits(shown)
                 assert bits(results["again"]) == bits(shown["p0"])
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    st.lists(aggregates(), min_size=1, max_size=5),
+    st.lists(st.lists(st.tuples(values(), st.integers(0, 3)), max_size=4), min_size=2, max_size=4),
+)
+def test_generated_merges_have_the_answers_and_errors_of_their_parts(parts: list[Any], runs: list[list[Any]]) -> None:
+    """Of accumulators of any records, empty ones too, and with the members of distinct counts apart."""
+    named = {f"p{i}": part for i, part in enumerate(parts)}
+    for schema in (Row, as_dicts(), UNKNOWN):
+        try:
+            members = {n: aggregator_of(p, schema) for n, p in named.items()}
+            made, _ = aggregator_of_all(named, schema)
+        except TopologyError:  # an aggregate that does not take this type
+            continue
+        distinct = {p.name: n for n, p in reversed(members.items())}
+        whole = agg(**{n: p for n, p in members.items() if distinct[p.name] == n})
+        forms: list[tuple[Any, Any, tuple[CountPath, ...]]] = [(made, whole, ())]
+        if made.apart is not None and whole.apart is not None:
+            forms.append((made.apart.aggregator, whole.apart.aggregator, made.apart.paths))
+        for form, reference, paths in forms:
+            accs = [acc for acc, failed in (outcome(reference.fold, rows) for rows in runs) if failed is None]
+            for path in paths:
+                accs = [with_count(acc, path, n) for n, acc in enumerate(accs, 1)]
+            assert form.merge is not None and reference.merge is not None
+            for a in accs:
+                for b in [*accs, (), a[:-1], None]:
+                    got, failed = outcome(form.merge, a, b)
+                    wanted, expected = outcome(reference.merge, a, b)
+                    assert failed == expected
+                    assert deep(got) == deep(wanted)
+
+
+def test_merges_of_numbers_of_several_types() -> None:
+    """Equal numbers of several types, zeros with a sign, nan and what other types may hold too are left to the parts."""
+    long = decimal.Decimal("1234567890123456789012345678901.5")
+    held = [1, 1.0, 0, -0.0, 0.0, float("nan"), float("inf"), decimal.Decimal("1.00"), long, True, 1 << 70, -1]
+    named = {"low": f.col("v").min(), "high": f.col("v").max(), "total": f.col("v").sum(), "mean": f.col("v").mean()}
+    made, _ = aggregator_of_all(named)
+    whole = agg(**{n: aggregator_of(p) for n, p in named.items()})
+    accs = [whole.init()]
+    for one in held:
+        accs += [acc for acc in (outcome(whole.add, accs[0], {"v": one}, 0)[0],) if acc is not None]
+        # of sums only the numbers are of these types
+        accs.append(((one,), (one,), (1, one), (0, one)))
+    accs += [((1,), (1,), (1, 5, 1, 0, 0), (1, 5, 0, 0, 1)), ((1,), (), (0, 0, 0, 2, 0), (2, 0))]
+    for a in accs:
+        for b in accs:
+            assert made.merge is not None and whole.merge is not None
+            got, failed = outcome(made.merge, a, b)
+            wanted, expected = outcome(whole.merge, a, b)
+            assert failed == expected
+            assert deep(got) == deep(wanted)
 
 
 def test_a_result_out_of_range_fails_as_its_part_does() -> None:

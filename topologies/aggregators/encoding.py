@@ -15,7 +15,9 @@ from typing import Any, Final
 import msgspec
 
 from penstock.state.errors import SerdeError
-from penstock.state.serdes.serde import Serde, finite, serde_of, taking_dicts
+from penstock.state.serdes.serde import INT, Serde, finite, serde_of, taking_dicts
+from penstock.state.serdes.tuple_lists import LONG, NUMBER, TUPLE, TupleLists
+from penstock.topologies.aggregators.members_apart import DISTINCT_COUNT
 
 _DECIMAL: Final = 1
 _BIG: Final = 2
@@ -88,7 +90,7 @@ def _flat(value: tuple[Any, ...]) -> bytes:
     return _plain(value)
 
 
-FLAT: Serde[tuple[Any, ...]] = Serde("flat", _flat, _tuple, immutable=True, exact=tuple)
+FLAT: Serde[tuple[Any, ...]] = Serde("flat", _flat, _tuple, immutable=True, exact=tuple, lists=TupleLists(None))
 """A tuple of scalars that ``PLAIN`` can write. Stores keep tuples as they are and write them only at the commit, so
 code that builds them from unknown values must pass each through ``scalar``."""
 
@@ -141,8 +143,18 @@ def joined(serdes: tuple[Serde[Any], ...]) -> Serde[Any]:
         return tuple(read(part) for read, part in zip(readers, _PARTS.decode(data), strict=True))
 
     name = f"({','.join(s.name for s in serdes)})"
+    immutable = all(s.immutable for s in serdes)
     exact = tuple if all(s.exact is not None for s in serdes) else None
-    return Serde(name, serialize, deserialize, immutable=all(s.immutable for s in serdes), exact=exact)
+    return Serde(name, serialize, deserialize, immutable=immutable, exact=exact, lists=_lists_of(serdes))
+
+
+_FORMS: Final[tuple[tuple[Serde[Any], bytes], ...]] = ((INT, LONG), (DISTINCT_COUNT, NUMBER), (FLAT, TUPLE))
+
+
+def _lists_of(serdes: tuple[Serde[Any], ...]) -> TupleLists | None:
+    """The writer and reader of whole lists of tuples of these parts; ``None``: there is a part of another kind."""
+    forms = [form for serde in serdes for known, form in _FORMS if serde == known]
+    return TupleLists(b"".join(forms)) if len(forms) == len(serdes) else None
 
 
 def maybe(serde: Serde[Any]) -> Serde[Any]:

@@ -14,7 +14,12 @@ from typing import Any
 
 from penstock.state.errors import TopologyError
 from penstock.topologies.aggregators.base import Aggregator, Part, agg
-from penstock.topologies.aggregators.generated_aggregates import generated_add, generated_members, generated_result
+from penstock.topologies.aggregators.generated_aggregates import (
+    generated_add,
+    generated_members,
+    generated_merge,
+    generated_result,
+)
 from penstock.topologies.aggregators.keeping import count_distinct, first, last, list_, set_
 from penstock.topologies.aggregators.numeric import count, max_, mean, min_, std_dev, sum_, variance
 from penstock.topologies.expressions.errors import ResultError
@@ -230,9 +235,11 @@ def aggregator_of_all(
         def reference(acc: Any) -> Any:
             return row(None, results(acc), 0, ())
 
-        add = generated_add(tuple(its.values()), form.add)
+        parts = tuple(its.values())
+        add = generated_add(parts, form.add)
+        merge = None if form.merge is None else generated_merge(parts, form.merge)
         result = generated_result(its, struct, scope_of(parts_type), reference)
-        return dataclasses.replace(form, add=add, result=result, **changes)
+        return dataclasses.replace(form, add=add, merge=merge, result=result, **changes)
 
     made, apart = generated(whole, members), whole.apart
     if apart is not None:

@@ -1,4 +1,5 @@
-"""Several aggregate expressions at once, as one generated function that adds a record and one that gives the results.
+"""Several aggregate expressions at once, as one generated function that adds a record, one that merges two accumulators,
+and one that gives the results.
 
 The parts of ``agg`` are the reference: a row that is left to it, or that raises, has its answer or error. Columns,
 conditions and prepared values that several parts need are computed once.
@@ -10,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from penstock.topologies.aggregators.base import Aggregator, Part, Step
-from penstock.topologies.aggregators.members_apart import left_alone
+from penstock.topologies.aggregators.members_apart import keep_first, left_alone
 from penstock.topologies.expressions.generated import ExpressionWriter
 from penstock.topologies.expressions.inference import ExpressionScope, Inference
 from penstock.topologies.expressions.python_source import PythonSource, TooDeepError
@@ -37,6 +38,32 @@ def generated_add(members: Sequence[Aggregator], reference: Callable[..., Any]) 
         return writer.function(("acc", "value", "timestamp_ms"), result, reference)
     except (TooDeepError, RecursionError):
         return reference
+
+
+def generated_merge(members: Sequence[Aggregator], reference: Callable[..., Any]) -> Callable[..., Any]:
+    """The ``merge`` of an ``agg`` of aggregate expressions, with the answers of ``reference``. All parts can merge."""
+    source = PythonSource()
+    for name in "ab":
+        source.line(f"{''.join(f'{name}{i}, ' for i in range(len(members)))} = {name}")
+    merged = [_merged(source, member, f"a{i}", f"b{i}") for i, member in enumerate(members)]
+    return source.function("a, b", f"({', '.join(merged)},)", reference, lambda again: [])
+
+
+def _merged(source: PythonSource, member: Aggregator, a: str, b: str) -> str:
+    """The text of a part's merge. What is inline is what the merge does with accumulators of whole numbers."""
+    function = None if member.part is None else member.part.function
+    if member.merge is keep_first:
+        return a
+    if function == "count":
+        return f"{a} + {b}"
+    merge = f"{source.bound(member.merge)}({a}, {b})"
+    if function in ("sum", "mean"):
+        plain = f"{b}[0] and len({a}) == len({b}) == 2 and type({a}[1]) is type({b}[1]) is int"
+        return f"({a}[0] + {b}[0], {a}[1] + {b}[1]) if {plain} else {merge}"
+    if function in _BETTER:
+        plain = f"{a} and {b} and type({a}[0]) is type({b}[0]) is int"
+        return f"({b} if {b}[0] {_BETTER[function]} {a}[0] else {a}) if {plain} else {merge}"
+    return merge
 
 
 def generated_members(members: Sequence[Aggregator], reference: Callable[..., Any]) -> Callable[..., Any]:

@@ -233,6 +233,12 @@ def written(values: list[Any], serde: Serde[Any]) -> list[bytes | None] | None:
         return None
 
 
+def packed_values(values: list[Any], serde: Serde[Any]) -> BytesColumn:
+    """The values as a column of bytes; keeps nulls. Raises ``SerdeError``."""
+    whole = None if serde.lists is None else serde.lists.pack(values)
+    return BytesColumn.of(serde.serialize_all(values)) if whole is None else BytesColumn.of_raw(*whole)
+
+
 def serialized(column: Column, serde: Serde[Any]) -> Column | None:
     """The column as bytes, with each distinct value serialized once: a ``BytesColumn``, or a ``CodedColumn`` of
     bytes."""

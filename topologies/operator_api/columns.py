@@ -70,7 +70,7 @@ class BytesColumn(Column):
     def of(cls, values: Sequence[bytes | None]) -> BytesColumn:
         """A column of these values."""
         if (native := compiled()) is not None and type(values) is list:
-            return cls._of_raw(*native.pack_rows(values))
+            return cls.of_raw(*native.pack_rows(values))
         lengths = np.fromiter((0 if v is None else len(v) for v in values), np.int64, len(values))
         offsets = np.zeros(len(values) + 1, np.int64)
         np.cumsum(lengths, out=offsets[1:])
@@ -78,7 +78,8 @@ class BytesColumn(Column):
         return cls(b"".join(v for v in values if v is not None), offsets, nulls)
 
     @classmethod
-    def _of_raw(cls, data: bytes, offsets: bytes, nulls: bytes | None) -> BytesColumn:
+    def of_raw(cls, data: bytes, offsets: bytes, nulls: bytes | None) -> BytesColumn:
+        """A column in the format of the compiled part."""
         flags = None if nulls is None else np.frombuffer(nulls, np.bool_)
         return cls(data, np.frombuffer(offsets, np.int64), flags)
 
@@ -102,7 +103,7 @@ class BytesColumn(Column):
 
     def take(self, places: Places) -> BytesColumn:
         if (native := compiled()) is not None and places.dtype == np.intp:
-            return self._of_raw(*native.take_rows(*self.raw(), np.ascontiguousarray(places)))
+            return self.of_raw(*native.take_rows(*self.raw(), np.ascontiguousarray(places)))
         starts = self.offsets[:-1][places]
         lengths = self.offsets[1:][places] - starts
         offsets = np.zeros(len(places) + 1, np.int64)

@@ -13,4 +13,5 @@ pub mod murmur;
 pub mod rows;
 pub mod segments;
 pub mod tally;
+pub mod tuples;
 pub mod words;

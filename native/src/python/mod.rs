@@ -19,11 +19,12 @@ mod reader;
 mod rows;
 mod strings;
 mod tally;
+mod tuples;
 mod words;
 mod writer;
 
 /// Changes with every change of a signature: a module that was built from other sources is not used.
-const INTERFACE: u32 = 14;
+const INTERFACE: u32 = 15;
 
 impl From<Refused> for PyErr {
     fn from(refused: Refused) -> PyErr {
@@ -59,5 +60,8 @@ fn penstock_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(rows::stamp_rows, module)?)?;
     module.add_function(wrap_pyfunction!(rows::window_key_rows, module)?)?;
     module.add_function(wrap_pyfunction!(rows::partition_rows, module)?)?;
+    module.add_function(wrap_pyfunction!(tuples::write_tuples, module)?)?;
+    module.add_function(wrap_pyfunction!(tuples::pack_tuples, module)?)?;
+    module.add_function(wrap_pyfunction!(tuples::read_tuples, module)?)?;
     module.add_function(wrap_pyfunction!(words::split_words, module)?)
 }

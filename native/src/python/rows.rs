@@ -16,7 +16,7 @@ fn column<'py>(py: Python<'py>, data: &[u8], offsets: &[i64], nulls: Option<&[u8
 }
 
 /// The rows as `column` has them; without flags where none can be null.
-fn taken_column<'py>(py: Python<'py>, taken: &Taken, nullable: bool) -> PyResult<Bound<'py, PyTuple>> {
+pub fn taken_column<'py>(py: Python<'py>, taken: &Taken, nullable: bool) -> PyResult<Bound<'py, PyTuple>> {
     column(py, &taken.data, &taken.ends, nullable.then_some(&taken.nulls))
 }
 

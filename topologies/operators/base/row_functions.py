@@ -105,6 +105,8 @@ def decode_column(
     ctx: OperatorContext, batch: Batch, serde: Serde[Any], column: list[bytes | None], what: str
 ) -> tuple[list[Any], Batch]:
     """The decoded column (nulls kept), and the batch of the rows that could be decoded."""
+    if serde.lists is not None and (whole := serde.lists.read(column)) is not None:
+        return whole, batch
     decode = serde.deserialize
     out: list[Any] = []
     if _refuses_null(decode):  # so that the search for nulls can be skipped

@@ -4,6 +4,7 @@ used."""
 from __future__ import annotations
 
 from collections.abc import Callable
+from decimal import Decimal
 from typing import Any
 
 import msgspec
@@ -20,9 +21,12 @@ from penstock.state.stores.segmented_store import DistinctKeys, SegmentedState
 from penstock.state.stores.store import StampedPuts, StoreSpec, StoreWrites
 from penstock.state.stores.store_view import KeyValueStoreView
 from penstock.state.stores.write_buffer import put_entries
+from penstock.topologies.aggregators.encoding import FLAT, joined
+from penstock.topologies.aggregators.members_apart import DISTINCT_COUNT
 from penstock.topologies.columnar import kernels
 from penstock.topologies.columnar.avro_columns import AvroCoder, AvroForm, AvroProjection
 from penstock.topologies.columnar.avro_writing import avro_writer
+from penstock.topologies.columnar.column_parts import packed_values
 from penstock.topologies.columnar.json_columns import JsonProjection
 from penstock.topologies.columnar.json_writing import DictOf, written_json
 from penstock.topologies.operator_api.columns import BytesColumn, CodedColumn, Column, NumberColumn, StructColumn
@@ -349,6 +353,37 @@ def _stamped() -> Any:
     return entries.written_part(b"p", 0, len(texts))
 
 
+_TUPLES: list[Any] = [
+    (3, (), (2, -1.5), 7),
+    (-(1 << 63), ("two Words", "\u00e9" * 40, "x" * 300), (None, True, False, (1 << 64) - 1), 0),
+    None,
+    (0, (b"\xff", bytes(300), -0.0, float("nan"), float("-inf")), tuple(range(-40, 300, 20)), (1 << 63) - 1),
+    (1, tuple(sign << bits for bits in (7, 8, 15, 16, 31, 32) for sign in (1, -1)), (1 << 70, Decimal("1.50")), 5),
+]
+
+
+def _tuples() -> Any:
+    """Accumulators as serdes and stores write and read them."""
+    serde = joined((INT, FLAT, FLAT, DISTINCT_COUNT))
+    spec = StoreSpec("tuples", "key_value", BYTES, serde)
+    out: list[Any] = []
+    # the last of all is written by Python alone
+    for values in (_TUPLES[:-1], _TUPLES):
+        data = serde.serialize_all(values)
+        out += [data, packed_values(values, serde).to_list(), repr(serde.deserialize_all(data))]
+        backend, keys = MemoryBackend([spec]), [b"%d" % n for n in range(len(values))]
+        state = KeyValueStoreView(spec, backend)
+        for key, value in zip(keys, values, strict=True):
+            state.put(key, value, -len(out))
+        written = state.pending()
+        backend.commit([StoreWrites(spec.name, list(zip(*written[:2], strict=True)), b"")])
+        again = KeyValueStoreView(spec, backend)
+        out += [written, repr(again.entries_of(keys))]
+    flat = [value and value[1] for value in _TUPLES]
+    data = FLAT.serialize_all(flat)
+    return [*out, data, repr(FLAT.deserialize_all(data))]
+
+
 _CHECKS: dict[str, Callable[[], Any]] = {
     "columns of bytes": _columns,
     "codes": _codes,
@@ -366,4 +401,5 @@ _CHECKS: dict[str, Callable[[], Any]] = {
     "rows as JSON": _forms,
     "entries of lists": _lists,
     "entries with numbers": _stamped,
+    "accumulators": _tuples,
 }

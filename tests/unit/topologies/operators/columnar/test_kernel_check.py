@@ -99,6 +99,40 @@ def test_a_tally_that_miscounts_is_found(monkeypatch: pytest.MonkeyPatch, kind: 
     assert found is not None and words in found
 
 
+class Erring:
+    """Functions on tuples that err in one thing."""
+
+    def __init__(self, built: Any) -> None:
+        self._built = built
+
+    def write_tuples(self, values: list[Any], forms: bytes | None, stamped: bool) -> Any:
+        """Writes numbers of 8 bytes as any others."""
+        return self._built.write_tuples(values, None if forms is None else forms.replace(b"q", b"n"), stamped)
+
+    def read_tuples(self, values: list[Any], forms: bytes | None, stamped: bool) -> Any:
+        """Reads no times."""
+        found = self._built.read_tuples(values, forms, stamped)
+        return [entry and (entry[0], 0) for entry in found] if found and stamped else found
+
+    def pack_tuples(self, values: list[Any], forms: bytes | None) -> Any:
+        """Takes nulls for bytes."""
+        found = self._built.pack_tuples(values, forms)
+        return found and (*found[:2], None)
+
+
+@pytest.mark.parametrize("name", ["write_tuples", "read_tuples", "pack_tuples"])
+def test_tuples_that_come_out_otherwise_are_found(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    built: Any = native.compiled()
+    if built is None:
+        assert why_not_trusted() is None
+        return
+    others = {one: getattr(built, one) for one in dir(built) if not one.startswith("__")}
+    module = SimpleNamespace(**{**others, name: getattr(Erring(built), name)})
+    monkeypatch.setattr(native, "_in_use", [module])
+    found = why_not_trusted()
+    assert found is not None and " at accumulators: " in found
+
+
 def test_choosing(monkeypatch: pytest.MonkeyPatch) -> None:
     fitting: Any = SimpleNamespace()
     monkeypatch.setattr(native, "_in_use", [None])

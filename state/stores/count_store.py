@@ -8,7 +8,7 @@ keys, counting mostly waits for memory; the tally takes about a tenth of the tim
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -188,6 +188,12 @@ class CountStoreView(KeyValueStoreView):
     def put_entry(self, key: bytes, entry: Any, timestamp_ms: int, *, new: bool = False) -> None:
         self._settle()
         super().put_entry(key, entry, timestamp_ms, new=new)
+
+    def put_entries(
+        self, keys: Sequence[bytes], entries: Sequence[Any], timestamps: Sequence[int], *, new: bool = False
+    ) -> None:
+        self._settle()
+        super().put_entries(keys, entries, timestamps, new=new)
 
     def put_raw(
         self, keys: list[bytes], raw_values: list[bytes | None], values: list[Any], timestamps: list[int]

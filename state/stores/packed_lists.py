@@ -219,6 +219,12 @@ class PackedListView(ListStoreView):
         self._unpack()
         super().put_entry(key, entry, timestamp_ms, new=new)
 
+    def put_entries(
+        self, keys: Sequence[bytes], entries: Sequence[Any], timestamps: Sequence[int], *, new: bool = False
+    ) -> None:
+        self._unpack()
+        super().put_entries(keys, entries, timestamps, new=new)
+
     def put_raw(
         self, keys: list[bytes], raw_values: list[bytes | None], values: list[Any], timestamps: list[int]
     ) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import struct
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -32,6 +32,14 @@ class SegmentedEntry(NamedTuple):
     suffix: bytes
     value: Any
     timestamp_ms: int
+
+
+class ViewEntries(NamedTuple):
+    """Entries by store keys, as a view holds them, with their timestamps."""
+
+    keys: list[bytes]
+    entries: list[Any]
+    timestamps: list[int]
 
 
 class DistinctKeys(NamedTuple):
@@ -246,6 +254,23 @@ class SegmentedState:
         """``put`` of the result of ``entry_of``. ``new``: no such entry exists: see ``KeyValueStoreView.put_new``."""
         self._appended.clear()
         self._state.put_entry(self._store_key(key, time_ms, suffix), entry, timestamp_ms, new=new)
+
+    def change(self, gone: list[bytes], gone_times: list[int], new: ViewEntries, known: ViewEntries) -> None:
+        """Delete entries, with these timestamps, then put those that do not exist, and others; all by their store keys. Not
+        for kind ``list``."""
+        for key, timestamp_ms in zip(gone, gone_times, strict=True):
+            self._state.put_entry(key, None, timestamp_ms)
+        for entries, are_new in ((new, True), (known, False)):
+            self._state.put_entries(*entries, new=are_new)
+
+    def defer(self, settle: Callable[[], None] | None) -> None:
+        """See ``KeyValueStoreView.defer``."""
+        self._state.defer(settle)
+
+    @property
+    def segment_ms(self) -> int:
+        """The length of a segment."""
+        return self._segment_ms
 
     def delete(self, key: bytes, time_ms: int, suffix: bytes, timestamp_ms: int) -> None:
         """Delete an entry."""

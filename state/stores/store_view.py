@@ -19,7 +19,7 @@ Entries: ``None`` (absent), ``(value, timestamp_ms)`` for immutable serdes, else
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from heapq import merge
 from itertools import islice
 from operator import add, itemgetter
@@ -71,6 +71,8 @@ class KeyValueStoreView:
         self._sorted_len = 0
         self.hits = self.misses = 0
         """How many keys of batches were in memory, and how many were read from the backend."""
+        self._deferred: Callable[[], None] | None = None
+        """See ``defer``."""
         self._roomy: tuple[int, int] | None = None
         """A limit of which ``trim`` found little used, and how many entries there may be before it must look again."""
         self._roomy_left = 0
@@ -79,10 +81,22 @@ class KeyValueStoreView:
         """The numbers of young and old entries and the result when ``size_bytes`` last looked while nothing was dirty;
         ``None``: outdated."""
 
+    def defer(self, settle: Callable[[], None] | None) -> None:
+        """Have ``settle`` called, once, before anything reads or writes the store, the commit too: it puts what its owner
+        has held back. ``None``: nothing is held back any more. ``discard`` discards what is."""
+        self._deferred = settle
+
+    def _settle_deferred(self) -> None:
+        settle, self._deferred = self._deferred, None
+        if settle is not None:
+            settle()
+
     # -- reading -------------------------------------------------------------------------------------------------
 
     def load(self, keys: Iterable[bytes]) -> None:
         """Load the keys; afterwards every key is in ``entries``."""
+        if self._deferred is not None:
+            self._settle_deferred()
         wanted = set(keys)
         missing = list(wanted.difference(self.entries))
         if missing and self._old:
@@ -114,6 +128,8 @@ class KeyValueStoreView:
 
     def entries_of(self, keys: list[bytes]) -> list[Any]:
         """The entry of each key, loaded if missing. Faster than ``load`` if the cache has all of them."""
+        if self._deferred is not None:
+            self._settle_deferred()
         try:
             found = list(map(self.entries.__getitem__, keys))
             self.hits += len(keys)
@@ -125,12 +141,16 @@ class KeyValueStoreView:
     def packed(self, data: Any, ends: Any) -> PackedBytes | None:
         """The committed values of keys, both as ``PackedBytes``; does not see ``dirty`` entries. ``None``: the backend
         does not support it, or entries are about to expire."""
+        if self._deferred is not None:
+            self._settle_deferred()
         if self._floor is not None:
             return None
         return self._backend.get_packed(self.spec.name, data, ends, _TIMESTAMP.size)
 
     def get(self, key: bytes) -> tuple[Any, int] | None:
         """Value and timestamp, or ``None``."""
+        if self._deferred is not None:
+            self._settle_deferred()
         if self._floor is not None and key < self._floor:
             return None
         entries = self.entries
@@ -167,6 +187,8 @@ class KeyValueStoreView:
     ) -> Iterator[tuple[bytes, Any, int]]:
         """``(key, value, timestamp)`` with ``low <= key < high`` in unsigned byte order. Covers the keys that exist at
         the first step; each is read when it is reached, and skipped if it is gone by then."""
+        if self._deferred is not None:
+            self._settle_deferred()
         if self._floor is not None and (low is None or low < self._floor):
             low = self._floor
         written = self._written_keys(low, high, reverse) if self.dirty else []
@@ -189,6 +211,8 @@ class KeyValueStoreView:
         self, low: bytes | None = None, high: bytes | None = None, *, reverse: bool = False
     ) -> tuple[bytes, Any, int] | None:
         """The first entry of ``range``, at the cost of a few steps for any length of the range."""
+        if self._deferred is not None:
+            self._settle_deferred()
         if self._floor is not None and (low is None or low < self._floor):
             low = self._floor
         written = self._sorted_keys().irange(low, high, inclusive=(True, False), reverse=reverse)
@@ -249,6 +273,8 @@ class KeyValueStoreView:
 
     def put_entry(self, key: bytes, entry: Any, timestamp_ms: int, *, new: bool = False) -> None:
         """``put``, or with ``new`` ``put_new``, of the result of ``entry_of``."""
+        if self._deferred is not None:
+            self._settle_deferred()
         if entry is None:
             if key in self._fresh:
                 self._withdraw(key)
@@ -259,6 +285,17 @@ class KeyValueStoreView:
             self._fresh.add(key)
         self.entries[key] = entry
         self.dirty[key] = timestamp_ms
+
+    def put_entries(
+        self, keys: Sequence[bytes], entries: Sequence[Any], timestamps: Sequence[int], *, new: bool = False
+    ) -> None:
+        """``put_entry`` of several entries, none of which deletes and of which no two have one key."""
+        if self._deferred is not None:
+            self._settle_deferred()
+        if new:
+            self._fresh.update(set(keys).difference(self.dirty))
+        self.entries.update(zip(keys, entries, strict=True))
+        self.dirty.update(zip(keys, timestamps, strict=True))
 
     def _withdraw(self, key: bytes) -> None:
         """Delete an entry that the backend does not have."""
@@ -278,6 +315,8 @@ class KeyValueStoreView:
     ) -> None:
         """Set many values that are already serialized (from a table's topic); ``values`` holds them decoded. Later ones
         win."""
+        if self._deferred is not None:
+            self._settle_deferred()
         pack = _TIMESTAMP.pack
         if self.immutable:
             self.entries.update(
@@ -299,6 +338,8 @@ class KeyValueStoreView:
     def pending(self) -> tuple[list[bytes], list[bytes | None], list[int]]:
         """The writes of the next commit: keys, stored values (``None`` deletes) and timestamps, in the order of each
         key's first change since the last one. Skips expired keys."""
+        if self._deferred is not None:
+            self._settle_deferred()
         entries, floor = self.entries, self._floor
         dirty = self.dirty
         keys = list(dirty) if floor is None else [k for k in dirty if k >= floor]
@@ -351,6 +392,7 @@ class KeyValueStoreView:
 
     def discard(self) -> None:
         """Discard everything uncommitted; reads go to the backend again."""
+        self._deferred = None
         self._measured = None
         self._whole = False
         self.entries.clear()
@@ -395,6 +437,8 @@ class KeyValueStoreView:
 
     def uncommitted_bytes(self) -> int:
         """Estimated memory of the next commit's writes."""
+        if self._deferred is not None:
+            self._settle_deferred()
         dirty = len(self.dirty)
         return marks_bytes(dirty) + (entries_bytes(self.entries) * dirty // len(self.entries) if dirty else 0)
 

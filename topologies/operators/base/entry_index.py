@@ -8,7 +8,7 @@ would, and may be emptied at any time.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from penstock.state.stores.segmented_store import SegmentedState
@@ -19,37 +19,74 @@ KEYS_MAX = 1 << 14
 
 
 class EntryIndex:
-    """The store and the index over it. ``keys_max``: how many keys it holds before it starts again empty."""
+    """The store and the index over it. ``keys_max``: how many keys it holds before it starts again empty.
+
+    Another cache of the operator's may hold keys instead of the index: it takes them with ``give_up``, and the index
+    takes them back with ``elsewhere``, which gives the places of a key's entries, or ``None``. No key is in both."""
 
     def __init__(self, store: SegmentedState, keys_max: int = KEYS_MAX) -> None:
         self.store = store
-        self._keys_max = keys_max
+        self.keys_max = keys_max
+        self.elsewhere: Callable[[bytes], list[EntryPlace] | None] | None = None
         self._places: dict[bytes, list[EntryPlace]] = {}
         self._floor_ms = 0
         self._unseen_ms: int | None = None
-        """No entry of a key that is not held has a later time; ``None``: the store is asked."""
+        """No entry of a key that is held nowhere has a later time; ``None``: the store is asked."""
         self._latest_ms = -1
-        """No entry that was put has a later time."""
+        """No entry of a key that was never elsewhere has a later time."""
 
     def places(self, key: bytes) -> list[EntryPlace]:
         """The places of a key's entries, ascending; not to be changed."""
         places = self._places.get(key)
         if places is None:
-            if len(self._places) >= self._keys_max:
+            if len(self._places) >= self.keys_max:
                 self._shrink()
-            if self._unseen_ms is None:
-                self._unseen_ms = self._latest_ms = self.store.latest_ms()
-            found = self.store.fetch(key, 0, self._unseen_ms) if self._unseen_ms >= self._floor_ms else ()
-            places = self._places[key] = [(e.time_ms, e.suffix) for e in found]
-        elif places and places[0][0] < self._floor_ms:
+            found = None if self.elsewhere is None else self.elsewhere(key)
+            if found:
+                self._latest_ms = max(self._latest_ms, found[-1][0])
+            places = self._places[key] = self._read(key) if found is None else found
+        if places and places[0][0] < self._floor_ms:
             del places[: bisect_left(places, (self._floor_ms, b""))]
         return places
+
+    def _read(self, key: bytes) -> list[EntryPlace]:
+        unseen_ms = self._unseen()
+        found = self.store.fetch(key, 0, unseen_ms) if unseen_ms >= self._floor_ms else ()
+        return [(e.time_ms, e.suffix) for e in found]
+
+    def _unseen(self) -> int:
+        if self._unseen_ms is None:
+            self._unseen_ms = self._latest_ms = self.store.latest_ms()
+        return self._unseen_ms
+
+    @property
+    def latest_ms(self) -> int:
+        """No entry of a key that is not elsewhere has a later time."""
+        self._unseen()
+        return self._latest_ms
+
+    @property
+    def floor_ms(self) -> int:
+        """Entries with a lower time are dropped."""
+        return self._floor_ms
+
+    def give_up(self, key: bytes) -> list[EntryPlace]:
+        """``places`` of a key that is elsewhere from now on."""
+        places = self._places.pop(key, None)
+        if places is None:
+            places = self._read(key)
+        return places[bisect_left(places, (self._floor_ms, b"")) :]
+
+    def nowhere(self, latest_ms: int) -> None:
+        """The keys that were elsewhere are held nowhere. None of their entries has a later time."""
+        self._unseen_ms = max(self._unseen(), latest_ms)
+        self._latest_ms = max(self._latest_ms, latest_ms)
 
     def _shrink(self) -> None:
         """Make room: drop the keys that have no entries any more, or all of them."""
         floor_ms = self._floor_ms
         held = {key: places for key, places in self._places.items() if places and places[-1][0] >= floor_ms}
-        if 2 * len(held) > self._keys_max:
+        if 2 * len(held) > self.keys_max:
             held.clear()
             self._unseen_ms = self._latest_ms
         self._places = held

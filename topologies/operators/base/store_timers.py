@@ -8,7 +8,7 @@ to 2**63 - 1.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from penstock.state.serdes.serde import BYTES
 from penstock.state.stores.store import StoreSpec
@@ -76,8 +76,12 @@ class TimerQueue:
         next_ms = self.next_ms
         if next_ms is None or until_ms < next_ms:
             return []
+        return self.between(next_ms, until_ms)
+
+    def between(self, from_ms: int, until_ms: int) -> list[tuple[int, bytes]]:
+        """The timers from one time to another, included, by time, then payload; read from the store."""
         high = None if until_ms >= LAST_MS else _TIME.pack(until_ms + 1)
-        return [(_TIME.unpack_from(key)[0], key[8:]) for key, _, _ in self._state.range(_TIME.pack(next_ms), high)]
+        return [(_TIME.unpack_from(key)[0], key[8:]) for key, _, _ in self._state.range(_TIME.pack(from_ms), high)]
 
     def take(self, timers: list[tuple[int, bytes]], until_ms: int) -> None:
         """Delete the timers that ``upcoming(until_ms)`` has given, if they are still all of them."""
@@ -93,6 +97,25 @@ class TimerQueue:
         self._state.load([_TIME.pack(min(max(time_ms, 0), LAST_MS)) + payload for time_ms, payload in timers])
         for time_ms, payload in timers:
             self.delete(time_ms, payload)
+
+    def change(self, gone: list[bytes], made: list[bytes]) -> None:
+        """Delete timers that exist, then set those that do not. Each is its time (8 bytes, big-endian) and its payload."""
+        for key in gone:
+            self._state.put_entry(key, None, _STAMP_MS)
+        entry = self._state.entry_of(b"\x01", _STAMP_MS)
+        self._state.put_entries(made, [entry] * len(made), [_STAMP_MS] * len(made), new=True)
+        self._next_ms = None
+        if made:
+            self._low_ms = min(self._low_ms, _TIME.unpack_from(min(made))[0])
+
+    def defer(self, settle: Callable[[], None] | None) -> None:
+        """See ``KeyValueStoreView.defer``."""
+        self._state.defer(settle)
+
+    def look_from(self, from_ms: int) -> None:
+        """Read the store to find the next timer. ``from_ms``: no timer is earlier, those that are held back
+        included."""
+        self._next_ms, self._low_ms = None, from_ms
 
     def in_turn(self, until_ms: int) -> Iterator[tuple[int, bytes]]:
         """As ``take``, one instant at a time, so that timers set meanwhile for a later instant are included."""

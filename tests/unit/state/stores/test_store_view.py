@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
+from typing import Any
 
+import numpy as np
 import pytest
 
 from penstock.state.serdes.serde import BYTES, INT, STRING
@@ -114,3 +117,61 @@ def test_entries_of_keys_are_loaded_where_they_are_not_there() -> None:
     assert again.entries_of([b"b", b"none", b"a", b"b"]) == [(1, 5), None, (2, 6), (1, 5)]
     assert again.entries_of([b"a", b"none"]) == [(2, 6), None]
     assert again.entries_of([]) == []
+
+
+USES: dict[str, Callable[[KeyValueStoreView], Any]] = {
+    "load": lambda state: state.load([b"a"]),
+    "entries_of": lambda state: state.entries_of([b"a"]),
+    "packed": lambda state: state.packed(b"a", np.array([0, 1])),
+    "get": lambda state: state.get(b"a"),
+    "changed": lambda state: state.changed(b"a"),
+    "range": lambda state: list(state.range()),
+    "first": lambda state: state.first(),
+    "put": lambda state: state.put(b"b", 1, 5),
+    "put_new": lambda state: state.put_new(b"b", 1, 5),
+    "put_entry": lambda state: state.put_entry(b"b", None, 5),
+    "put_entries": lambda state: state.put_entries([b"b"], [(1, 5)], [5]),
+    "put_raw": lambda state: state.put_raw([b"b"], [bytes(8)], [0], [5]),
+    "pending": lambda state: state.pending(),
+    "uncommitted_bytes": lambda state: state.uncommitted_bytes(),
+}
+
+
+@pytest.mark.parametrize("use", USES)
+def test_what_is_held_back_is_there_before_any_use(use: str) -> None:
+    state, backend = opened()
+    calls: list[str] = []
+
+    def settle() -> None:
+        calls.append(use)
+        state.put_entries([b"a", b"c"], [(7, 1), (8, 2)], [1, 2], new=True)
+
+    state.get(b"a")  # from now on in memory
+    state.defer(settle)
+    USES[use](state)
+    assert calls == [use]
+    assert state.get(b"c") == (8, 2)
+    assert state.get(b"a") == (7, 1)
+    state.put(b"a", None, 6)  # the backend has none, so nothing is written for it
+    assert b"a" not in dict(commit(state, backend))
+    assert calls == [use]
+
+
+def test_what_is_held_back_is_discarded_with_the_rest() -> None:
+    state, _ = opened()
+    state.defer(lambda: state.put(b"a", 1, 5))
+    state.discard()
+    assert state.get(b"a") is None
+    state.defer(lambda: state.put(b"a", 1, 5))
+    state.defer(None)
+    assert state.pending() == ([], [], [])
+
+
+def test_entries_put_at_once_delete_what_the_backend_has() -> None:
+    state, backend = opened()
+    state.put(b"a", 1, 5)
+    commit(state, backend)
+    state.put(b"a", None, 6)
+    state.put_entries([b"a"], [(2, 7)], [7], new=True)
+    state.put(b"a", None, 8)
+    assert commit(state, backend) == [(b"a", None)]

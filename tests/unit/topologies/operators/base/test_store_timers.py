@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from functools import partial
 
 from penstock.state.stores.memory_backend import MemoryBackend
 from penstock.state.stores.store import StoreWrites
@@ -29,6 +30,20 @@ def test_timers_fall_due_in_order_whatever_comes_between() -> None:
                     some = rng.sample(sorted(model), min(len(model), 3))
                     timers.delete_all(some)
                     model.difference_update(some)
+            elif action < 0.65:
+                gone = rng.sample(sorted(model), min(len(model), 2))
+                made = sorted({(rng.randrange(40), b"c"), (rng.randrange(40), b"d")} - model)
+                change = [[time_ms.to_bytes(8, "big") + payload for time_ms, payload in some] for some in (gone, made)]
+                if rng.random() < 0.5:
+                    timers.change(*change)
+                else:  # held back until somebody asks
+                    state.get(b"")
+                    state.defer(partial(timers.change, *change))
+                    timers.look_from(min((t for t, _ in {*model, *made}), default=0))
+                model = (model - set(gone)) | set(made)
+                low, high = sorted((rng.randrange(45), rng.randrange(45)))
+                if rng.random() < 0.5:
+                    assert timers.between(low, high) == sorted(t for t in model if low <= t[0] <= high)
             elif action < 0.75:
                 until = rng.choice((rng.randrange(35), rng.randrange(35), LAST_MS))
                 due = sorted(t for t in model if t[0] <= until)

@@ -190,6 +190,62 @@ class ListEntries:
     def trim(self, max_bytes: int) -> bool:
         """Free memory down to half of ``max_bytes``; ``False``: not while entries are uncommitted."""
 
+class SessionCounts:
+    """Sessions of counted records by key, and what no store has of them yet. All of a key's sessions are here, or none. A
+    session is its start, the end that it is stored under, the time of its last record and its count. The arguments: see
+    ``penstock.topologies.operators.columnar.sessions.SessionRules``."""
+
+    def __init__(
+        self, gap: int, touching: bool, behind: int, closes_after: int, keep: int, segment_ms: int
+    ) -> None: ...
+    def __len__(self) -> int:
+        """The number of keys."""
+
+    @property
+    def latest_ms(self) -> int:
+        """No session that was here ends later."""
+
+    @property
+    def pending(self) -> int:
+        """About how many changes ``changes`` has; 0: none."""
+
+    def missing(self, names: list[bytes]) -> list[int]:
+        """The places of keys that are not here."""
+
+    def hold(self, name: bytes, stored: list[tuple[int, int, int, int]]) -> None:
+        """Take over a key with its stored sessions, by their ends. If it is here, nothing is done. Those that T has closed
+        before the next batch are not among what that closes."""
+
+    def take(
+        self, names: list[bytes], numbers: Any, times: Any, at: Any, levels: Any, moved_by_records: bool
+    ) -> tuple[bytes, list[tuple[int, int, int, int, int, bytes]]]:
+        """Count records, whose keys are all here: int64 numbers of their names, times, and positions (see ``Timeline``).
+        Returns the int64 indices of those that are late, and what closes: position, end, start, last, count, key; by
+        position, end, start, key."""
+
+    def changes(
+        self, floor: int
+    ) -> tuple[
+        list[bytes],
+        list[int],
+        list[bytes],
+        list[tuple[int, int]],
+        list[bytes],
+        list[tuple[int, int]],
+        list[bytes],
+        list[bytes],
+    ]:
+        """What the store does not have, which has it from now on, by store keys: entries that are gone, with the times of
+        their last records; new entries, counts with such times; others; timers that are gone, and new ones. A timer's key
+        is end, start, key. Of the keys that changed, sessions that have closed and end before ``floor`` are dropped."""
+
+    def release(self, name: bytes) -> list[tuple[int, bytes]] | None:
+        """Give up a key without changes: the ends and starts (8 bytes) of its sessions, or ``None`` if it is not here."""
+
+    def shrink(self, floor: int, most: int) -> bool:
+        """Free memory while there are no changes: drop sessions that have closed and end before ``floor``, and keys without
+        any; if more than ``most`` are left, all. Returns whether it was all."""
+
 class Tally:
     """See ``penstock.state.stores.count_store.Tally``. ``base`` and ``base_from`` raise ``ValueError`` for a stored
     value that is no count, or too high for 64 bits with what was counted: its key stays unbased, all others have what

@@ -7,11 +7,13 @@ import dataclasses
 import random
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import msgspec
 import pytest
 
+from penstock.state import native
 from penstock.state.log import Record
 from penstock.streams.task.error_policies import Policies
 from penstock.streams.task.task_options import TaskOptions
@@ -30,6 +32,8 @@ from tests.properties.following import COMMIT, RESTART, RESTORE, Wait, take_step
 
 pytestmark = pytest.mark.filterwarnings("error::RuntimeWarning")  # numpy would say what rows do not
 SIZES = (3, 17, 10_000)
+READ, DISCARD = "read", "discard"
+"""``READ``: others read the stores before the commit. ``DISCARD``: what was not committed is lost."""
 
 
 class Reading(msgspec.Struct, frozen=True):
@@ -63,8 +67,8 @@ class Trial:
     where: str
 
 
-def random_trial(rng: random.Random, *, fails: bool = False) -> Trial:
-    """Any. ``fails``: with an aggregate whose result may fail."""
+def random_trial(rng: random.Random, *, fails: bool = False, counts: bool = False) -> Trial:
+    """Any. ``fails``: with an aggregate whose result may fail. ``counts``: of counts that are emitted on close."""
     clock = rng.choice(("stream", "stream", "watermark", "watermark", "wall"))
     bounds = rng.choice(("records", "gap"))
     options: dict[str, Any] = {
@@ -79,8 +83,8 @@ def random_trial(rng: random.Random, *, fails: bool = False) -> Trial:
     delay = bounded_out_of_orderness(rng.choice((0, 3, 20))) if clock == "watermark" else None
     retention = rng.choice((None, max(least, 1), least + windows.gap_ms + 1, least + 60))
     windowed = builder.stream("in", watermark=delay).group_by_key().windowed_by(windows, retention=retention)
-    emission: Any = rng.choice(("on_close", "on_close", "per_commit"))
-    if not fails and rng.random() < 0.4:
+    emission: Any = "on_close" if counts else rng.choice(("on_close", "on_close", "per_commit"))
+    if counts or (not fails and rng.random() < 0.4):
         table = windowed.count(emission=emission, late=True, name="sessions")
     else:
         chosen = {n: PARTS[n] for n in rng.sample(sorted(PARTS), rng.randint(1, 4))} | (FAILING if fails else {})
@@ -104,8 +108,8 @@ def random_steps(rng: random.Random, keys: list[Any], *, clock: bool) -> list[St
         x = rng.choice((None, 0.1, 0.7, -3.3, 1e17, rng.random()))
         value = None if rng.random() < 0.02 else Reading(rng.randint(-3, 6), x)
         steps.append(Record(key, value, ts, (("h", b"%d" % i),) if rng.random() < 0.2 else ()))
-        if rng.random() < 0.03:
-            steps.append(rng.choice((COMMIT, COMMIT, RESTART, RESTORE)))
+        if rng.random() < 0.04:
+            steps.append(rng.choice((COMMIT, COMMIT, READ, DISCARD, RESTART, RESTORE)))
         if clock and rng.random() < 0.1:
             steps.append(Wait(rng.choice((1, 2, 9, 40))))
     return steps
@@ -113,12 +117,18 @@ def random_steps(rng: random.Random, keys: list[Any], *, clock: bool) -> list[St
 
 @dataclasses.dataclass
 class Played:
-    """The outcome of a run. ``stores``: restored from their changelogs at the end."""
+    """The outcome of a run. ``stores``: restored from their changelogs at the end. ``reads``: as others read them before."""
 
     out: list[Record]
     late: list[Record]
     dropped: Counter[str]
     stores: dict[str, list[Any]]
+    reads: list[dict[str, list[Any]]]
+
+
+def stores_of(driver: TopologyTestDriver) -> dict[str, list[Any]]:
+    """All entries."""
+    return {s.name: list(driver.store(s.name).all()) for s in driver.topology.stores}
 
 
 def play(trial: Trial, size: int, *, columns: bool, failing: str = "fail") -> Played:
@@ -127,16 +137,22 @@ def play(trial: Trial, size: int, *, columns: bool, failing: str = "fail") -> Pl
     options = TaskOptions(batch_max_records=size, wall_resolution_ms=1, policies=policies)
     with TopologyTestDriver(trial.topology, options=options, columns=columns, auto_commit=False) as driver:
         waiting: list[Record] = []
+        reads: list[dict[str, list[Any]]] = []
         for step in [*trial.steps, COMMIT, RESTORE]:
             if isinstance(step, Record):
                 waiting.append(step)
                 continue
             driver.pipe_all("in", waiting)
             waiting.clear()
-            take_step(driver, step)
+            if step == READ:
+                reads.append(stores_of(driver))
+            elif step == DISCARD:
+                for task in driver.tasks.values():
+                    task.discard(task._start)
+            else:
+                take_step(driver, step)
         dropped = driver.dropped_records
-        stores = {s.name: list(driver.store(s.name).all()) for s in trial.topology.stores}
-        return Played(driver.read("out"), driver.read("late"), dropped, stores)
+        return Played(driver.read("out"), driver.read("late"), dropped, stores_of(driver), reads)
 
 
 @pytest.fixture(autouse=True)
@@ -163,15 +179,39 @@ def taken(monkeypatch: pytest.MonkeyPatch) -> Counter[bool]:
     return counts
 
 
+@pytest.mark.parametrize("compiled", ["auto", "off"])
 @pytest.mark.parametrize("seed", range(60))
-def test_columns_are_what_rows_are(seed: int, taken: Counter[bool]) -> None:
+def test_columns_are_what_rows_are(seed: int, compiled: native.Choice, taken: Counter[bool]) -> None:
     trial = random_trial(random.Random(seed))
     rows = play(trial, 10_000, columns=False)
     assert not taken
-    for size in SIZES:
-        found = play(trial, size, columns=True)
-        assert found == rows, f"{trial.where} batches of {size}"
+    with chosen(compiled):
+        for size in SIZES:
+            found = play(trial, size, columns=True)
+            assert found == rows, f"{trial.where} batches of {size}"
     assert taken[True], "no batch was taken by columns"
+
+
+@pytest.mark.parametrize("keys_max", [2, 5, 1 << 14])
+@pytest.mark.parametrize("seed", range(40))
+def test_counts_are_what_rows_are(seed: int, keys_max: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Short batches come as rows. ``keys_max``: how many keys are kept in memory."""
+    monkeypatch.setattr(entry_index.EntryIndex.__init__, "__defaults__", (keys_max,))
+    rng = random.Random(seed)
+    trial = random_trial(rng, counts=True)
+    rows = play(trial, 10_000, columns=False)
+    for size in SIZES:
+        column_parts.FEWEST = rng.choice((2, 3, 5, 9))
+        found = play(trial, size, columns=True)
+        assert found == rows, f"{trial.where} batches of {size}, as rows if shorter than {column_parts.FEWEST}"
+
+
+@contextmanager
+def chosen(compiled: native.Choice) -> Iterator[None]:
+    """With or without the compiled part."""
+    native.choose(compiled)
+    yield
+    native.choose("auto")
 
 
 def outcome(trial: Trial, size: int, *, columns: bool) -> Played | str:

@@ -12,6 +12,7 @@ pub mod lists;
 pub mod murmur;
 pub mod rows;
 pub mod segments;
+pub mod sessions;
 pub mod tally;
 pub mod tuples;
 pub mod words;

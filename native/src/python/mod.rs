@@ -17,6 +17,7 @@ mod json_writing;
 mod lists;
 mod reader;
 mod rows;
+mod sessions;
 mod strings;
 mod tally;
 mod tuples;
@@ -24,7 +25,7 @@ mod words;
 mod writer;
 
 /// Changes with every change of a signature: a module that was built from other sources is not used.
-const INTERFACE: u32 = 15;
+const INTERFACE: u32 = 16;
 
 impl From<Refused> for PyErr {
     fn from(refused: Refused) -> PyErr {
@@ -49,6 +50,7 @@ fn penstock_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<json_reading::JsonForm>()?;
     module.add_function(wrap_pyfunction!(json_writing::write_records, module)?)?;
     module.add_class::<lists::ListEntries>()?;
+    module.add_class::<sessions::SessionCounts>()?;
     module.add_class::<tally::Tally>()?;
     module.add_function(wrap_pyfunction!(group::group_rows, module)?)?;
     module.add_function(wrap_pyfunction!(group::highest_rows, module)?)?;

@@ -14,17 +14,19 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from penstock.state.log import Headers, Windowed
+from penstock.state.native import compiled
 from penstock.topologies.columnar.column_parts import Keyed
 from penstock.topologies.operator_api.batch import Batch, ColumnBatch
-from penstock.topologies.operator_api.columns import Ints
+from penstock.topologies.operator_api.columns import Ints, Places
 from penstock.topologies.operator_api.operator import OperatorContext
 from penstock.topologies.operators.base.entry_index import EntryPlace
 from penstock.topologies.operators.base.row_functions import without_nulls
-from penstock.topologies.operators.columnar.grouping import entries_of
+from penstock.topologies.operators.columnar.grouping import Entries, entries_of
+from penstock.topologies.operators.columnar.session_joining import NOWHERE, OpenSession, SessionJoining
 from penstock.topologies.operators.columnar.sessions import Pieces, SessionRules, Timeline, pieces_of
 from penstock.topologies.operators.windows.data_driven_windows import LONG, WindowUpdate
-from penstock.topologies.operators.windows.session_folds import session_fold
-from penstock.topologies.operators.windows.session_joining import NOWHERE, OpenSession, SessionJoining
+from penstock.topologies.operators.windows.packed_sessions import Closed, PackedSessions
+from penstock.topologies.operators.windows.session_folds import CountSessions, session_fold
 from penstock.topologies.operators.windows.session_rows import SessionRowOperator
 from penstock.topologies.operators.windows.window_aggregate import LATE_PORT
 from penstock.topologies.operators.windows.window_closing import ClosingAggregateSpec
@@ -62,6 +64,14 @@ class SessionAggregateOperator(SessionRowOperator):
             closes_after=self._closes_after_ms,
             keep=self._keep_ms,
         )
+        self._packed = self._packed_sessions()
+
+    def _packed_sessions(self) -> PackedSessions | None:
+        native = compiled()
+        if native is None or self._timers is None or not isinstance(self._session_fold, CountSessions):
+            return None
+        counts = native.SessionCounts(*self._rules, self.index.store.segment_ms)
+        return PackedSessions(counts, self.index, self._timers, self._rules)
 
     def process_columns(self, port: int, batch: ColumnBatch) -> Batch | None:
         if self._session_fold is None or batch.key_column is None or batch.olds is not None:
@@ -78,6 +88,9 @@ class SessionAggregateOperator(SessionRowOperator):
         assert self._session_fold is not None
         if timeline is None or found is None:
             return False
+        if self._packed is not None:
+            self._take_packed(self._packed, batch, times, timeline, found)
+            return True
         pieces = pieces_of(found.groups.numbers, times, timeline, self._rules)
         names = list(map(found.store_keys.__getitem__, pieces.keys))
         joining = SessionJoining(pieces, timeline, self._rules, self._stored(names, pieces, timeline))
@@ -95,11 +108,22 @@ class SessionAggregateOperator(SessionRowOperator):
             self.index.put(data, (session.end, LONG.pack(session.start)), entry, session.last)
         if closing is not None:
             self._set_timers(closing, timeline, names, joining)
-        self._refuse(batch, pieces, joining)
+        late = np.repeat(np.array(joining.joined, np.intp) == NOWHERE, joining.counts)
+        self._refuse(batch, np.sort(pieces.rows[late]))
         self._move_along(batch, timeline)
         if closing is not None and closing.out is not None:
             self.ctx.emit(closing.out)
         return True
+
+    def _take_packed(
+        self, packed: PackedSessions, batch: ColumnBatch, times: Ints, timeline: Timeline, found: Entries
+    ) -> None:
+        late, closed = packed.take(found.store_keys, found.groups.numbers, times, timeline)
+        out = self._results(batch, timeline, closed)
+        self._refuse(batch, late)
+        self._move_along(batch, timeline)
+        if out is not None:
+            self.ctx.emit(out)
 
     # -- time ----------------------------------------------------------------------------------------------------
 
@@ -193,24 +217,30 @@ class SessionAggregateOperator(SessionRowOperator):
     def _closed_batch(
         self, batch: ColumnBatch, timeline: Timeline, closed: dict[_Timer, tuple[Any, int]]
     ) -> Batch | None:
+        """The results of sessions that close."""
+        rows = sorted((timeline.reached(time_ms + self._closes_after_ms), time_ms, data) for time_ms, data in closed)
+        found: list[Closed] = []
+        for position, time_ms, payload in rows:
+            aggregate, ts = closed[time_ms, payload]
+            found.append((position, time_ms, LONG.unpack(payload[:8])[0], ts, aggregate, payload[8:]))
+        return self._results(batch, timeline, found)
+
+    def _results(self, batch: ColumnBatch, timeline: Timeline, closed: list[Closed]) -> Batch | None:
         """The results of sessions that close, in the order in which they do."""
         if not closed:
             return None
-        rows = sorted((timeline.reached(time_ms + self._closes_after_ms), time_ms, data) for time_ms, data in closed)
         keys: list[Any] = []
         values: list[Any] = []
         timestamps: list[int] = []
         orders: list[int] = []
         headers: list[Headers] = []
-        order, stride = batch.order, self.ctx.time.stride
-        for position, time_ms, payload in rows:
-            aggregate, ts = closed[time_ms, payload]
-            bounds = self.bounds((time_ms, payload[:8]), ts)
-            keys.append(Windowed(self._key_serde.deserialize(payload[8:]), *bounds))
+        of_records, stride = batch.orders, self.ctx.time.stride
+        for position, end_ms, start_ms, ts, aggregate, data in closed:
+            keys.append(Windowed(self._key_serde.deserialize(data), start_ms, end_ms))
             values.append(self.fold.shown(aggregate))
             timestamps.append(ts)
             if timeline.moved_by_records:
-                orders.append(order[position])
+                orders.append(int(of_records[position]))
                 headers.append(() if batch.headers is None else batch.headers[position])
             else:
                 orders.append((self._place + position) * stride + 1 + self.ctx.index)
@@ -229,14 +259,13 @@ class SessionAggregateOperator(SessionRowOperator):
         for _, key, name, change in sorted(notes, key=itemgetter(0)):
             self._note(key, name, change)
 
-    def _refuse(self, batch: ColumnBatch, pieces: Pieces, joining: SessionJoining) -> None:
+    def _refuse(self, batch: ColumnBatch, late: Places) -> None:
         """Count late records, and hand them on."""
-        late = np.repeat(np.array(joining.joined, np.intp) == NOWHERE, joining.counts)
-        if not late.any():
+        if not len(late):
             return
-        self.ctx.dropped("late", int(late.sum()))
+        self.ctx.dropped("late", len(late))
         if self._late_port:
-            self.ctx.emit(batch.pick(np.sort(pieces.rows[late])), LATE_PORT)
+            self.ctx.emit(batch.pick(late), LATE_PORT)
 
 
 def _near(places: list[EntryPlace], low: int, high: int) -> list[EntryPlace]:

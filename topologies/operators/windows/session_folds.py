@@ -13,7 +13,7 @@ from penstock.topologies.operator_api.batch import ColumnBatch
 from penstock.topologies.operator_api.columns import Places
 from penstock.topologies.operators.aggregates.fold import Fold
 from penstock.topologies.operators.columnar.folding import PartFolds
-from penstock.topologies.operators.windows.session_joining import NOWHERE, OpenSession, SessionJoining
+from penstock.topologies.operators.columnar.session_joining import NOWHERE, OpenSession, SessionJoining
 
 
 class SessionFold(Protocol):
@@ -40,14 +40,7 @@ class CountSessions:
     """Counts records."""
 
     def fold(self, batch: ColumnBatch, rows: Places, joining: SessionJoining) -> bool:
-        counts = [0] * len(joining.made)
-        for number, count in zip(joining.joined, joining.counts, strict=True):
-            if number != NOWHERE:
-                counts[number] += count
-        for session, count in zip(joining.made, counts, strict=True):
-            for member in session.members:
-                count += member.aggregate
-            session.aggregate = count
+        joining.count_records()
         return True
 
 

@@ -133,6 +133,23 @@ def test_tuples_that_come_out_otherwise_are_found(monkeypatch: pytest.MonkeyPatc
     assert found is not None and " at accumulators: " in found
 
 
+def test_sessions_that_lose_a_record_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    built: Any = native.compiled()
+    if built is None:
+        assert why_not_trusted() is None
+        return
+
+    class Losing(Other):
+        def take(self, names: Any, numbers: Any, times: Any, at: Any, *rest: Any) -> Any:
+            return self._tally.take(names, numbers[1:], times[1:], at[1:], *rest)
+
+    others = {name: getattr(built, name) for name in dir(built) if not name.startswith("__")}
+    module = SimpleNamespace(**{**others, "SessionCounts": lambda *rules: Losing(built.SessionCounts(*rules))})
+    monkeypatch.setattr(native, "_in_use", [module])
+    found = why_not_trusted()
+    assert found is not None and "wrong at sessions" in found
+
+
 def test_choosing(monkeypatch: pytest.MonkeyPatch) -> None:
     fitting: Any = SimpleNamespace()
     monkeypatch.setattr(native, "_in_use", [None])

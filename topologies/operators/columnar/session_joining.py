@@ -106,6 +106,15 @@ class SessionJoining:
         for key, sessions in enumerate(self.keys):
             self._join(key, sessions)
 
+    def count_records(self) -> None:
+        """Set the aggregates of ``made``, which are counts of records."""
+        counts = [0] * len(self.made)
+        for number, count in zip(self.joined, self.counts, strict=True):
+            if number != NOWHERE:
+                counts[number] += count
+        for session, count in zip(self.made, counts, strict=True):
+            session.aggregate = count + sum(member.aggregate for member in session.members)
+
     def _join(self, key: int, sessions: KeySessions) -> None:
         pieces, positions = self._pieces, self._timeline.positions
         starts, lows, highs, times = pieces.starts, pieces.lows, pieces.highs, pieces.times

@@ -1,0 +1,129 @@
+//! What a store gets of the sessions, and how keys leave.
+
+use std::mem::take;
+
+use super::{Key, Rules, Sessions, hash_of};
+
+/// Byte strings one after the other; `ends` begins with 0.
+pub struct Names {
+    data: Vec<u8>,
+    ends: Vec<usize>,
+}
+
+impl Default for Names {
+    fn default() -> Self {
+        Names { data: vec![], ends: vec![0] }
+    }
+}
+
+impl Names {
+    fn push(&mut self, parts: &[&[u8]]) {
+        for part in parts {
+            self.data.extend_from_slice(part);
+        }
+        self.ends.push(self.data.len());
+    }
+
+    /// The key of a session's entry: segment, key, end, start.
+    fn push_entry(&mut self, rules: Rules, name: &[u8], start: i64, end: i64) {
+        let segment = end.max(0) / rules.segment_ms;
+        self.push(&[&segment.to_be_bytes(), name, &end.max(0).to_be_bytes(), &start.to_be_bytes()]);
+    }
+
+    /// The key of a session's timer: end, start, key.
+    fn push_timer(&mut self, name: &[u8], start: i64, end: i64) {
+        self.push(&[&end.to_be_bytes(), &start.to_be_bytes(), name]);
+    }
+
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = &[u8]> {
+        self.ends.windows(2).map(|pair| &self.data[pair[0]..pair[1]])
+    }
+}
+
+/// Changes of a store and its timers. What is gone comes first. An entry is a count and the time of the last record.
+#[derive(Default)]
+pub struct Changes {
+    pub gone: Names,
+    pub gone_times: Vec<i64>,
+    /// Entries that the store does not have, and others.
+    pub new: Names,
+    pub new_entries: Vec<(i64, i64)>,
+    pub known: Names,
+    pub known_entries: Vec<(i64, i64)>,
+    pub timers_gone: Names,
+    pub timers_set: Names,
+}
+
+impl Sessions {
+    /// About how many entries and timers the store does not have yet, or has too many; 0: none.
+    pub fn pending(&self) -> usize {
+        2 * self.changes + self.gone.len() + self.timers_gone.len()
+    }
+
+    /// Hands over what has changed: from now on the store has it. Of the keys that changed, sessions that have closed and
+    /// end before `floor` are dropped.
+    pub fn changes(&mut self, floor: i64) -> Changes {
+        let (rules, mut out) = (self.rules, Changes::default());
+        self.changes = 0;
+        for (at, start, end, last) in take(&mut self.gone) {
+            out.gone.push_entry(rules, &self.keys[at as usize].name, start, end);
+            out.gone_times.push(last);
+        }
+        for (at, start, end) in take(&mut self.timers_gone) {
+            out.timers_gone.push_timer(&self.keys[at as usize].name, start, end);
+        }
+        for at in take(&mut self.changed) {
+            let Key { name, sessions, changed, .. } = &mut self.keys[at as usize];
+            *changed = false;
+            for s in sessions.iter_mut().filter(|s| s.changed) {
+                let (names, entries) = match s.stored {
+                    true => (&mut out.known, &mut out.known_entries),
+                    false => (&mut out.new, &mut out.new_entries),
+                };
+                names.push_entry(rules, name, s.start, s.end);
+                entries.push((s.count, s.last));
+                if s.open && !s.timer {
+                    out.timers_set.push_timer(name, s.start, s.end);
+                }
+                (s.stored, s.timer, s.changed) = (true, s.open, false);
+            }
+            sessions.retain(|s| s.open || s.end >= floor);
+        }
+        out
+    }
+
+    /// Gives up a key without changes. Returns the places of its sessions, end and start, if it was here.
+    pub fn release(&mut self, name: &[u8]) -> Option<Vec<(i64, i64)>> {
+        let hash = hash_of(&self.hasher, name);
+        let keys = &self.keys;
+        let (at, _) = self.index.find_entry(hash, |&at| *keys[at as usize].name == *name).ok()?.remove();
+        let key = take(&mut self.keys[at as usize]);
+        self.free.push(at);
+        Some(key.sessions.iter().map(|s| (s.end, s.start)).collect())
+    }
+
+    /// Frees memory: of keys without changes, drops sessions that have closed and end before `floor`, and keys without any,
+    /// or, if more than `most` are left, all. Returns whether it was all.
+    pub fn shrink(&mut self, floor: i64, most: usize) -> bool {
+        let mut kept = vec![];
+        for mut key in take(&mut self.keys) {
+            key.sessions.retain(|s| s.open || s.end >= floor);
+            if !key.sessions.is_empty() {
+                kept.push(key);
+            }
+        }
+        let all = kept.len() > most;
+        if all {
+            kept.clear();
+        }
+        self.index.clear();
+        self.queue.clear();
+        self.free.clear();
+        self.keys = kept;
+        for at in 0..self.keys.len() as u32 {
+            self.enter(at);
+            self.queue_first(at);
+        }
+        all
+    }
+}

@@ -1,0 +1,340 @@
+//! Sessions of counted records by key, and what a store does not have of them yet.
+//!
+//! Records are taken one by one, in their order, as the row form of the operator takes them: T is looked at before each,
+//! what has closed by then is noted, and the record joins the sessions of its key that it reaches. The sessions of a key are
+//! here as a whole or not at all. Those of a key do not meet, so they are ordered by start and by end.
+
+mod changes;
+mod records;
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::hash::{BuildHasher, Hasher};
+
+use foldhash::fast::RandomState;
+use hashbrown::HashTable;
+
+pub use self::changes::Names;
+pub use self::records::{Batch, Closed};
+
+/// Of a queue in which a key has no place.
+const NEVER: i64 = i64::MAX;
+
+/// See `SessionRules` in Python. A segment of the store is `segment_ms` long.
+#[derive(Clone, Copy)]
+pub struct Rules {
+    pub gap: i64,
+    pub touching: bool,
+    pub behind: i64,
+    pub closes_after: i64,
+    pub keep: i64,
+    pub segment_ms: i64,
+}
+
+struct Session {
+    start: i64,
+    end: i64,
+    last: i64,
+    count: i64,
+    open: bool,
+    /// Whether the store has an entry with these bounds, and a timer for it.
+    stored: bool,
+    timer: bool,
+    changed: bool,
+}
+
+#[derive(Default)]
+struct Key {
+    name: Box<[u8]>,
+    sessions: Vec<Session>,
+    /// The lowest time in the queue; no open session ends earlier.
+    queued: i64,
+    changed: bool,
+}
+
+/// A session as the store has it: start, end, time of the last record, count.
+pub type Stored = (i64, i64, i64, i64);
+
+pub struct Sessions {
+    rules: Rules,
+    hasher: RandomState,
+    index: HashTable<u32>,
+    keys: Vec<Key>,
+    /// Times at which sessions of keys end. Of a key's, only the one that the key has as `queued` counts.
+    queue: BinaryHeap<Reverse<(i64, u32)>>,
+    latest_ms: i64,
+    /// Places of keys that were given up.
+    free: Vec<u32>,
+    /// Keys with changes.
+    changed: Vec<u32>,
+    /// How often a session without changes changed since the store has all.
+    changes: usize,
+    /// Stored entries that were replaced, as key, start, end and last time, and timers that are no more.
+    gone: Vec<(u32, i64, i64, i64)>,
+    timers_gone: Vec<(u32, i64, i64)>,
+}
+
+impl Sessions {
+    pub fn new(rules: Rules) -> Self {
+        Sessions {
+            rules: Rules { segment_ms: rules.segment_ms.max(1), ..rules },
+            hasher: RandomState::default(),
+            index: HashTable::new(),
+            keys: vec![],
+            queue: BinaryHeap::new(),
+            latest_ms: -1,
+            free: vec![],
+            changed: vec![],
+            changes: 0,
+            gone: vec![],
+            timers_gone: vec![],
+        }
+    }
+
+    /// How many keys are here.
+    pub fn len(&self) -> usize {
+        self.index.len()
+    }
+
+    /// No session that was here ends later.
+    pub fn latest_ms(&self) -> i64 {
+        self.latest_ms
+    }
+
+    pub fn name(&self, closed: &Closed) -> &[u8] {
+        &self.keys[closed.key as usize].name
+    }
+
+    fn find(&self, name: &[u8]) -> Option<u32> {
+        self.index.find(hash_of(&self.hasher, name), |&at| *self.keys[at as usize].name == *name).copied()
+    }
+
+    /// The places of names that are not here.
+    pub fn missing(&self, names: &[&[u8]]) -> Vec<usize> {
+        (0..names.len()).filter(|&place| self.find(names[place]).is_none()).collect()
+    }
+
+    /// Takes over a key with the sessions that the store has, by their ends. Nothing, if it is here. Which of them have closed
+    /// is found when the next batch is taken.
+    pub fn hold(&mut self, name: &[u8], stored: &[Stored]) {
+        if self.find(name).is_some() {
+            return;
+        }
+        let sessions = stored.iter().map(|&(start, end, last, count)| Session {
+            start,
+            end,
+            last,
+            count,
+            open: true,
+            stored: true,
+            timer: true,
+            changed: false,
+        });
+        let key = Key { name: name.into(), sessions: sessions.collect(), queued: NEVER, changed: false };
+        let at = match self.free.pop() {
+            Some(at) => {
+                self.keys[at as usize] = key;
+                at
+            }
+            None => {
+                self.keys.push(key);
+                self.keys.len() as u32 - 1
+            }
+        };
+        self.enter(at);
+        self.queue_first(at);
+        if let Some((_, end, ..)) = stored.last() {
+            self.latest_ms = self.latest_ms.max(*end);
+        }
+    }
+
+    fn enter(&mut self, at: u32) {
+        let (keys, hasher) = (&self.keys, &self.hasher);
+        let hash = |&at: &u32| hash_of(hasher, &keys[at as usize].name);
+        self.index.insert_unique(hash(&at), at, hash);
+    }
+
+    /// Puts a key into the queue at the end of its first open session.
+    fn queue_first(&mut self, at: u32) {
+        let key = &mut self.keys[at as usize];
+        key.queued = key.sessions.iter().find(|s| s.open).map_or(NEVER, |s| s.end);
+        if key.queued != NEVER {
+            self.queue.push(Reverse((key.queued, at)));
+        }
+    }
+}
+
+fn hash_of(hasher: &RandomState, name: &[u8]) -> u64 {
+    let mut hasher = hasher.build_hasher();
+    hasher.write(name);
+    hasher.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::records::Taken;
+    use super::*;
+    use crate::refused::Refused;
+
+    const RULES: Rules = Rules { gap: 10, touching: false, behind: 0, closes_after: 0, keep: 20, segment_ms: 100 };
+
+    /// Records as key, time; T is the highest time.
+    fn taken(by: &mut Sessions, before: i64, rows: &[(&[u8], i64)]) -> Taken {
+        let names: Vec<&[u8]> = vec![b"a", b"b"];
+        for name in &names {
+            by.hold(name, &[]);
+        }
+        let numbers: Vec<i64> = rows.iter().map(|row| i64::from(row.0 == b"b")).collect();
+        let times: Vec<i64> = rows.iter().map(|row| row.1).collect();
+        let at: Vec<i64> = (0..rows.len() as i64).collect();
+        let mut levels = vec![before];
+        for &time in &times {
+            levels.push(time.max(levels[levels.len() - 1]));
+        }
+        let batch =
+            Batch { names: &names, numbers: &numbers, times: &times, at: &at, levels: &levels, moved_by_records: true };
+        by.take(&batch).unwrap()
+    }
+
+    /// Position, end, start, time of the last record, count, key.
+    fn closed(by: &Sessions, taken: &Taken) -> Vec<(i64, i64, i64, i64, i64, Vec<u8>)> {
+        taken.closed.iter().map(|c| (c.position, c.end, c.start, c.last, c.count, by.name(c).to_vec())).collect()
+    }
+
+    fn entry(key: &[u8], start: i64, end: i64) -> Vec<u8> {
+        [&(end / 100).to_be_bytes(), key, &end.to_be_bytes(), &start.to_be_bytes()].concat()
+    }
+
+    fn timer(key: &[u8], start: i64, end: i64) -> Vec<u8> {
+        [&end.to_be_bytes(), &start.to_be_bytes(), key].concat()
+    }
+
+    fn listed(names: &Names) -> Vec<Vec<u8>> {
+        names.iter().map(<[u8]>::to_vec).collect()
+    }
+
+    #[test]
+    fn records_within_the_gap_are_one_session_that_closes_at_its_position() {
+        let mut by = Sessions::new(RULES);
+        let found = taken(&mut by, -1, &[(b"a", 5), (b"b", 6), (b"a", 14), (b"b", 16), (b"a", 26), (b"a", 3)]);
+        let expected =
+            [(3, 16, 6, 6, 1, b"b".to_vec()), (4, 24, 5, 14, 2, b"a".to_vec()), (4, 26, 16, 16, 1, b"b".to_vec())];
+        assert_eq!(closed(&by, &found), expected);
+        assert_eq!(found.late, [5]);
+        let changes = by.changes(-1);
+        let new = [entry(b"a", 5, 24), entry(b"a", 26, 36), entry(b"b", 6, 16), entry(b"b", 16, 26)];
+        assert_eq!(
+            (listed(&changes.new), &changes.new_entries[..]),
+            (new.to_vec(), &[(2, 14), (1, 26), (1, 6), (1, 16)][..])
+        );
+        assert_eq!(listed(&changes.timers_set), [timer(b"a", 26, 36)]);
+        assert_eq!((listed(&changes.gone).len(), listed(&changes.timers_gone).len()), (0, 0));
+    }
+
+    #[test]
+    fn a_session_that_grows_takes_the_place_of_the_stored_one() {
+        let mut by = Sessions::new(RULES);
+        taken(&mut by, -1, &[(b"a", 5)]);
+        by.changes(-1);
+        taken(&mut by, 5, &[(b"a", 7), (b"a", 6)]);
+        let changes = by.changes(-1);
+        assert_eq!((listed(&changes.gone), changes.gone_times), (vec![entry(b"a", 5, 15)], vec![5]));
+        assert_eq!((listed(&changes.new), changes.new_entries), (vec![entry(b"a", 5, 17)], vec![(3, 7)]));
+        assert_eq!(
+            (listed(&changes.timers_gone), listed(&changes.timers_set)),
+            (vec![timer(b"a", 5, 15)], vec![timer(b"a", 5, 17)])
+        );
+        taken(&mut by, 7, &[(b"a", 7)]);
+        let changes = by.changes(-1);
+        assert_eq!((listed(&changes.known), changes.known_entries), (vec![entry(b"a", 5, 17)], vec![(4, 7)]));
+        assert_eq!((listed(&changes.timers_gone).len(), listed(&changes.timers_set).len()), (0, 0));
+        assert_eq!(by.pending(), 0);
+    }
+
+    #[test]
+    fn a_record_between_two_sessions_makes_them_one() {
+        let mut by = Sessions::new(Rules { closes_after: 50, keep: 70, ..RULES });
+        by.hold(b"a", &[(5, 15, 5, 2), (21, 31, 21, 3)]);
+        taken(&mut by, 21, &[(b"a", 13)]);
+        let changes = by.changes(-1);
+        assert_eq!(listed(&changes.gone), [entry(b"a", 5, 15), entry(b"a", 21, 31)]);
+        assert_eq!(listed(&changes.timers_gone), [timer(b"a", 5, 15), timer(b"a", 21, 31)]);
+        assert_eq!((listed(&changes.new), changes.new_entries), (vec![entry(b"a", 5, 31)], vec![(6, 21)]));
+    }
+
+    #[test]
+    fn touching_counts_as_the_rules_say() {
+        for touching in [false, true] {
+            let mut by = Sessions::new(Rules { touching, closes_after: 5, ..RULES });
+            taken(&mut by, -1, &[(b"a", 5), (b"a", 15)]);
+            assert_eq!(by.changes(-1).new_entries, if touching { vec![(2, 15)] } else { vec![(1, 5), (1, 15)] });
+        }
+    }
+
+    #[test]
+    fn what_closed_elsewhere_is_not_said_again() {
+        let mut by = Sessions::new(RULES);
+        taken(&mut by, -1, &[(b"a", 5)]);
+        by.changes(-1);
+        assert!(taken(&mut by, 30, &[(b"b", 31)]).closed.is_empty());
+        let changes = by.changes(-1);
+        assert_eq!((listed(&changes.timers_gone).len(), listed(&changes.timers_set).len()), (0, 1));
+    }
+
+    #[test]
+    fn keys_are_given_up_and_dropped() {
+        let mut by = Sessions::new(RULES);
+        taken(&mut by, -1, &[(b"a", 5), (b"b", 40)]);
+        by.changes(-1);
+        assert_eq!(by.missing(&[b"a", b"c", b"b"]), [1]);
+        assert_eq!(by.release(b"a"), Some(vec![(15, 5)]));
+        assert_eq!((by.release(b"a"), by.len()), (None, 1));
+        by.hold(b"d", &[]);
+        assert_eq!((by.release(b"d"), by.keys.len()), (Some(vec![]), 2));
+        by.hold(b"c", &[(1, 11, 1, 1), (9, 22, 12, 2)]);
+        by.hold(b"d", &[(1, 11, 1, 1)]);
+        assert!(taken(&mut by, 40, &[]).closed.is_empty());
+        assert!(!by.shrink(20, 2));
+        assert_eq!(by.missing(&[b"b", b"c", b"d"]), [2]);
+        assert_eq!(by.release(b"c"), Some(vec![(22, 9)]));
+        let found = taken(&mut by, 40, &[(b"a", 60)]);
+        assert_eq!(closed(&by, &found), [(0, 50, 40, 40, 1, b"b".to_vec())]);
+        by.changes(-1);
+        assert!(by.shrink(20, 0));
+        assert_eq!((by.len(), by.latest_ms()), (0, 70));
+    }
+
+    #[test]
+    fn changes_are_counted_and_what_has_expired_is_dropped_with_them() {
+        let mut by = Sessions::new(RULES);
+        taken(&mut by, -1, &[(b"a", 5), (b"a", 40), (b"a", 41)]);
+        assert_eq!(by.pending(), 4);
+        assert_eq!(listed(&by.changes(21).new).len(), 2);
+        assert_eq!(by.pending(), 0);
+        taken(&mut by, 41, &[(b"a", 42), (b"b", 51)]);
+        assert_eq!(by.pending(), 2 * 2 + 1 + 1);
+        by.changes(21);
+        assert_eq!(by.release(b"a"), Some(vec![(52, 40)]));
+    }
+
+    #[test]
+    fn columns_that_do_not_fit_are_refused() {
+        let mut by = Sessions::new(RULES);
+        by.hold(b"a", &[]);
+        let fits =
+            Batch { names: &[b"a"], numbers: &[0], times: &[5], at: &[0], levels: &[0, 5], moved_by_records: true };
+        for batch in [
+            Batch { names: &[b"b"], ..fits },
+            Batch { numbers: &[1], ..fits },
+            Batch { numbers: &[-1], ..fits },
+            Batch { times: &[], ..fits },
+            Batch { at: &[1], ..fits },
+            Batch { levels: &[0], ..fits },
+            Batch { levels: &[], ..fits },
+        ] {
+            assert!(matches!(by.take(&batch), Err(Refused::Value(_))));
+        }
+        assert_eq!(by.pending(), 0);
+        assert!(by.take(&fits).is_ok());
+    }
+}

@@ -52,6 +52,13 @@ struct Key {
     changed: bool,
 }
 
+impl Key {
+    /// Those before it have closed: they end first.
+    fn first_open(&self) -> usize {
+        self.sessions.partition_point(|s| !s.open)
+    }
+}
+
 /// A session as the store has it: start, end, time of the last record, count.
 pub type Stored = (i64, i64, i64, i64);
 
@@ -157,7 +164,7 @@ impl Sessions {
     /// Puts a key into the queue at the end of its first open session.
     fn queue_first(&mut self, at: u32) {
         let key = &mut self.keys[at as usize];
-        key.queued = key.sessions.iter().find(|s| s.open).map_or(NEVER, |s| s.end);
+        key.queued = key.sessions.get(key.first_open()).map_or(NEVER, |s| s.end);
         if key.queued != NEVER {
             self.queue.push(Reverse((key.queued, at)));
         }

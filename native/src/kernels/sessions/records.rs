@@ -88,7 +88,8 @@ impl Sessions {
             if key.queued != time {
                 continue;
             }
-            for s in key.sessions.iter_mut().filter(|s| s.open) {
+            let first_open = key.first_open();
+            for s in &mut key.sessions[first_open..] {
                 let closes = s.end.saturating_add(closes_after);
                 if closes > now {
                     break;

@@ -18,7 +18,7 @@ def counted(rate: int, partitions: int, batch: int, **more: str) -> tuple[int, i
     b = ps.StreamsBuilder("counted", value=str)
     stream = b.stream("in", watermark=ps.bounded_out_of_orderness("5s", **more))
     stream.group_by(lambda key, value: value).windowed_by(ps.tumbling("1m", grace=0)).count(
-        name="n", emission="on_close", combine=False
+        name="n", emission="on_close"
     )
     options = TaskOptions(batch_max_records=batch)
     with ps.TopologyTestDriver(b.build(), partitions=partitions, options=options, auto_commit=False) as driver:
@@ -57,7 +57,7 @@ def test_a_source_that_becomes_idle_lets_go_what_was_held_back() -> None:
     b = ps.StreamsBuilder("idle", value=str)
     stream = b.stream("in", watermark=ps.bounded_out_of_orderness("5s", idle="10s"))
     stream.group_by(lambda key, value: value).windowed_by(ps.tumbling("1m", grace=0)).count(
-        name="n", emission="on_close", combine=False
+        name="n", emission="on_close"
     )
     with ps.TopologyTestDriver(b.build(), partitions=1, auto_commit=False) as driver:
         driver.pipe_sequence([("in", Record("k", "g", i * 1000)) for i in range(311)])

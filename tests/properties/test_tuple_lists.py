@@ -132,7 +132,7 @@ def test_every_size_and_number_at_which_the_form_changes() -> None:
 
 
 def changed(data: Any, value: Any) -> Any:
-    """A tuple that is no longer, or hardly, what its serde takes."""
+    """Change a tuple so that its serde refuses it, or only just takes it."""
     parts = list(value)
     way = data.draw(st.integers(0, 5))
     at = data.draw(st.integers(0, max(len(parts) - 1, 0)))

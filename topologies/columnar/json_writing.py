@@ -165,15 +165,15 @@ def _part(column: Column, encode: Encode) -> tuple[Any, ...]:
 
 def _escaped(part: tuple[Any, ...], encode: Encode) -> tuple[Any, ...]:
     """The field, with texts that are already JSON."""
-    if part[-1] is not True:
-        return part
-    if len(part) > len(("codes", "values", True)):
-        texts = decoded(BytesColumn(part[0], part[1], None if part[2] is None else part[2].view(np.bool_)), STRING)
-        return np.arange(len(texts), dtype=np.int32), _each(texts, encode), False
-    codes, values, _ = part
-    distinct = CodedColumn(codes, values)
-    distinct = distinct.compact() if len(values) > len(codes) else distinct
-    return np.ascontiguousarray(distinct.codes), _each(distinct.values, encode), False
+    match part:
+        case (data, offsets, nulls, True):
+            texts = decoded(BytesColumn(data, offsets, None if nulls is None else nulls.view(np.bool_)), STRING)
+            return np.arange(len(texts), dtype=np.int32), _each(texts, encode), False
+        case (codes, values, True):
+            distinct = CodedColumn(codes, values)
+            distinct = distinct.compact() if len(values) > len(codes) else distinct
+            return np.ascontiguousarray(distinct.codes), _each(distinct.values, encode), False
+    return part
 
 
 def _listed(written: Column | list[bytes | None]) -> list[bytes | None]:

@@ -51,8 +51,8 @@ fn opened(spec: FieldSpec<'_>, texts_bytes_max: usize) -> PyResult<(Field, Outpu
     Ok((Field { name, kind, nullable, required, needed, default, inner: None }, output))
 }
 
-/// Text, or bytes where they are not `text`: `(codes, values)`, or in place: `(begin and end of each, nulls or None, None)`. Numbers: `(numbers, nulls or None)`. Objects: `(begin and end
-/// of each, nulls or None, one tuple per needed field)`.
+/// Text, or bytes where they are not `text`: `(codes, values)`, or in place: `(begin and end of each, nulls or None, None)`.
+/// Numbers: `(numbers, nulls or None)`. Objects: `(begin and end of each, nulls or None, one tuple per needed field)`.
 pub fn finished<'py>(py: Python<'py>, needed: &mut Needed<Py<PyAny>>, text: bool) -> PyResult<Bound<'py, PyTuple>> {
     if let Some(ends) = needed.output.places() {
         let ends = to_bytes(py, ends);

@@ -132,7 +132,7 @@ class CombineOperator(Operator):
     # -- records -------------------------------------------------------------------------------------------------
 
     def process_columns(self, port: int, batch: ColumnBatch) -> Batch | None:
-        if batch.key_column is None:
+        if batch.key_column is None or not self._partials.in_columns:
             return batch
         usable = without_nulls(self.ctx, batch, "value")
         assert isinstance(usable, ColumnBatch)

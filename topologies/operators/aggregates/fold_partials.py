@@ -27,6 +27,8 @@ class FoldPartials(PartialAggregates):
     """Aggregates of any fold. Values are as the aggregation after the topic would have read them, and held aggregates
     are as its store would have returned them: an adder gets the same objects, whatever the serdes change."""
 
+    in_columns = False
+
     def __init__(self, ctx: OperatorContext, fold: Fold, record_serde: Serde[Any], partial_serde: Serde[Any]) -> None:
         self._ctx = ctx
         self._fold = fold
@@ -127,6 +129,8 @@ class FoldPartials(PartialAggregates):
 class BestPartials(FoldPartials):
     """Values that are kept by rank. Those that come as columns stay bytes."""
 
+    in_columns = True
+
     def __init__(
         self, ctx: OperatorContext, fold: Fold, record_serde: Serde[Any], partial_serde: Serde[Any], best: BestTexts
     ) -> None:
@@ -143,6 +147,8 @@ class BestPartials(FoldPartials):
 
 class PartPartials(FoldPartials):
     """Tuples of accumulators of aggregate expressions. Of values that come as columns, only what these read is looked at."""
+
+    in_columns = True
 
     def __init__(
         self, ctx: OperatorContext, fold: Fold, record_serde: Serde[Any], partial_serde: Serde[Any], parts: PartFolds

@@ -57,6 +57,8 @@ class PartialAggregates:
     """The held partials. ``folded``: how many records went into partials that may grow with them."""
 
     folded = 0
+    in_columns = True
+    """Whether records can be added as columns."""
 
     @property
     def held(self) -> int:

@@ -1,5 +1,5 @@
 //! The groups that were forgotten to free memory, as a Bloom filter: of a group that is not in it, the entries are here, so
-//! that it need not be read. It says "perhaps" of one group in a hundred that was never there; such a read finds nothing.
+//! that it need not be read. It says "perhaps" of a few groups in a hundred that were never added; such a read finds nothing.
 
 /// How many bits a group sets.
 const PROBES: u64 = 5;

@@ -74,9 +74,9 @@ pub struct Sessions {
     free: Vec<u32>,
     /// Keys with changes.
     changed: Vec<u32>,
-    /// How often a session without changes changed since the store has all.
+    /// How often an unchanged session became a changed one since the stores got everything.
     changes: usize,
-    /// Stored entries that were replaced, as key, start, end and last time, and timers that are no more.
+    /// Stored entries that were replaced (key, start, end, last time), and the timers to delete.
     gone: Vec<(u32, i64, i64, i64)>,
     timers_gone: Vec<(u32, i64, i64)>,
 }

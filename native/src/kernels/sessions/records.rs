@@ -43,7 +43,7 @@ impl Sessions {
             return Err(Refused::Value("the sessions of a key are not here".into()));
         };
         let Some((&before, moves)) = batch.levels.split_first() else {
-            return Err(Refused::Value("there is no time before the batch".into()));
+            return Err(Refused::Value("the levels must begin with the time before the batch".into()));
         };
         let rows = batch.numbers.len();
         let numbered = |number: &i64| (0..keys.len() as i64).contains(number);

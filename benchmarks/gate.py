@@ -3,11 +3,15 @@
 how. Exit status: 0 no, 1 yes (or a void run), 2 nothing is stored for this kind of machine.
 
 A workload that seems to have regressed gets as many repetitions again before it is said.
+
+``--beside FOLDER`` needs no stored cost: the checkout there, made ready with ``make venv``, takes turns with this one, run
+by run, on one broker and over the same records. What the machine does to one run, it then does to its neighbour.
 """
 
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
 import os
 import sys
@@ -21,10 +25,10 @@ from benchmarks.bench import Bench
 from benchmarks.drain import drain
 from benchmarks.harness import add_common, open_bench, say
 from benchmarks.machine import kind, machine
-from benchmarks.regression import THRESHOLD, Costs, Finding, judge, missing, stored
+from benchmarks.regression import THRESHOLD, Costs, Finding, beside, judge, missing, stored
 from benchmarks.report import markdown
 from benchmarks.restore import RESTORE_SIZES, restore_pair
-from benchmarks.systems import PENSTOCK
+from benchmarks.systems import PENSTOCK, System
 from benchmarks.workloads import WORKLOADS
 
 BASELINES = Path(__file__).parent / "baselines"
@@ -44,6 +48,7 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--part", type=float, default=1.0, help="of the benchmark's records (default: %(default)s)")
     parser.add_argument("--threshold", type=float, default=THRESHOLD, help="growth that fails (default: %(default)s)")
     parser.add_argument("--processor", type=int, help="run all on this one, the broker too: costs then vary less")
+    parser.add_argument("--beside", type=Path, metavar="FOLDER", help="take turns with the checkout in this folder")
     parser.add_argument("--update", action="store_true", help="store what is measured now, and pass")
     add_common(parser)
     return parser.parse_args(argv)
@@ -66,14 +71,23 @@ def loop_s() -> float:
     return time.process_time() - began
 
 
-def cost_of(bench: Bench, workload: str, part: float) -> float:
+def of_checkout(folder: Path) -> System:
+    """Penstock as it is in another checkout."""
+    root = folder.resolve()
+    command = ["env", f"PYTHONPATH={root / '.package'}{os.pathsep}{root}", str(root / ".venv" / "bin" / "python")]
+    return dataclasses.replace(
+        PENSTOCK, name="penstock-beside", make_ready=lambda work, peers: [*command, "-m", "benchmarks.penstock_app"]
+    )
+
+
+def cost_of(bench: Bench, workload: str, part: float, system: System = PENSTOCK) -> float:
     """CPU-seconds per million records of one run. Raises ``VoidError``."""
     if workload == "restore":
-        found = restore_pair(bench, PENSTOCK, GUARANTEE, RESTORE_SIZES)
+        found = restore_pair(bench, system, GUARANTEE, RESTORE_SIZES)
         if found["void"]:
             raise VoidError(f"restore: {found['void']}")
         return float(found["cpu_s_per_million"])
-    run = drain(bench, PENSTOCK, workload, GUARANTEE, int(WORKLOADS[workload].records["penstock"] * part))
+    run = drain(bench, system, workload, GUARANTEE, int(WORKLOADS[workload].records["penstock"] * part))
     if run.void or run.steady is None:
         raise VoidError(f"{workload}: {run.void}")
     return run.steady.cpu_s_per_million
@@ -88,6 +102,18 @@ def costs_of(bench: Bench, workload: str, repetitions: int, part: float) -> Cost
         loops.append((before + loop_s()) / 2)
         say(f"{workload} {repetition + 1} of {repetitions}: {costs[-1]:.2f} CPU s/M, loop {loops[-1]:.3f} s")
     return Costs(costs, loops)
+
+
+def in_turns(bench: Bench, other: System, workload: str, repetitions: int, part: float) -> Finding:
+    """Repetitions of this checkout and the other one in turns; who begins changes each time."""
+    costs: dict[str, list[float]] = {PENSTOCK.name: [], other.name: []}
+    for repetition in range(repetitions):
+        pair = (PENSTOCK, other) if repetition % 2 == 0 else (other, PENSTOCK)
+        for system in pair:
+            costs[system.name].append(cost_of(bench, workload, part, system))
+        ours, theirs = (made[-1] for made in costs.values())
+        say(f"{workload} {repetition + 1} of {repetitions}: {ours:.2f} CPU s/M, {theirs:.2f} beside")
+    return beside(workload, costs[PENSTOCK.name], costs[other.name])
 
 
 def table(found: dict[str, Costs], findings: list[Finding]) -> str:
@@ -105,11 +131,26 @@ def table(found: dict[str, Costs], findings: list[Finding]) -> str:
     return markdown(["workload", "CPU s/M", "loop s", "against the stored cost"], rows)
 
 
+def compared(options: argparse.Namespace) -> int:
+    """Measure this checkout beside another one."""
+    other, findings = of_checkout(options.beside), []
+    with open_bench(options) as opened:
+        try:
+            for workload in options.workloads:
+                findings.append(in_turns(opened.bench(), other, workload, options.repetitions, options.part))
+        except VoidError as error:
+            print(f"void: {error}")
+    print(markdown(["workload", "against the checkout beside"], [[f.workload, f.words] for f in findings]))
+    return int(len(findings) < len(options.workloads) or any(f.regressed for f in findings))
+
+
 def main(argv: list[str] | None = None) -> int:
     """Measure and compare, or store."""
     options = arguments(argv)
     if options.processor is not None:
         os.sched_setaffinity(0, {options.processor})
+    if options.beside is not None:
+        return compared(options)
     path = BASELINES / f"{kind()}.json"
     kept = json.loads(path.read_text()) if path.exists() else {"workloads": {}}
     if not options.update and (absent := missing(kept, options.workloads)):

@@ -14,6 +14,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 THRESHOLD = 0.15
+BESIDE_THRESHOLD = 0.03
+"""Of runs that took turns."""
 
 
 class Costs(NamedTuple):
@@ -64,6 +66,21 @@ def judge(workload: str, costs: Costs, baseline: Mapping[str, Any], threshold: f
     else:
         words = f"{median - 1:+.0%}"
     return Finding(workload, median, lowest, regressed, words)
+
+
+def beside(workload: str, ours: Sequence[float], theirs: Sequence[float]) -> Finding:
+    """Compare the costs of two checkouts that took turns: of each pair of neighbours the ratio. Regressed: the median of
+    the ratios is above 1 by more than the threshold, and most pairs say so. Raises ``ValueError`` without a pair."""
+    ratios = [a / b for a, b in zip(ours, theirs, strict=True)]
+    if not ratios:
+        raise ValueError(f"{workload}: nothing to compare; run it at least once")
+    median, lowest = statistics.median(ratios), min(ratios)
+    limit = 1 + BESIDE_THRESHOLD
+    regressed = median > limit and sum(ratio > limit for ratio in ratios) * 3 >= len(ratios) * 2
+    pairs = ", ".join(f"{a:.2f} / {b:.2f}" for a, b in zip(ours, theirs, strict=True))
+    return Finding(
+        workload, median, lowest, regressed, f"{'REGRESSED: ' if regressed else ''}{median - 1:+.1%} ({pairs})"
+    )
 
 
 def missing(baseline: Mapping[str, Any], workloads: Sequence[str]) -> list[str]:

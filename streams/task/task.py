@@ -41,7 +41,7 @@ from penstock.streams.task.operator_context import NodeContext, RecordErrorHandl
 from penstock.streams.task.operator_times import restore_times, saved_times
 from penstock.streams.task.output import Output, coalesced
 from penstock.streams.task.own_positions import OwnPositions
-from penstock.streams.task.sink_operator import LoopWatermarkEmitter, SinkOperator, WatermarkEmitter, mark_output
+from penstock.streams.task.sink_operator import SinkOperator
 from penstock.streams.task.store_memory import StoreMemory
 from penstock.streams.task.task_clock import TaskClock
 from penstock.streams.task.task_options import TaskOptions
@@ -50,6 +50,7 @@ from penstock.streams.task.task_state import TaskLifecycle, TaskState
 from penstock.streams.task.task_time import EventTimeTracker
 from penstock.streams.task.task_watermarks import TaskWatermarks, WatermarkMark, with_marks
 from penstock.streams.task.timestamp_checks import check_timestamps
+from penstock.streams.task.watermark_emitter import LoopWatermarkEmitter, WatermarkEmitter, mark_output
 from penstock.topologies.columnar import packing
 from penstock.topologies.graph.lockstep_plan import plan_of
 from penstock.topologies.graph.topology import Subtopology, Topology

@@ -211,6 +211,8 @@ class TaskWatermarks:
         """Whether a source became idle at the last reading of the clock."""
         self.idle_by_place: list[bool] = []
         """Whether the task was idle after each input record of the batch."""
+        self.said_by: list[tuple[int, int]] = []
+        """The places of the batch at which another task announced its watermark, and how many tasks do."""
         self._settle()
 
     @property
@@ -237,6 +239,7 @@ class TaskWatermarks:
     def begin(self) -> None:
         """Start a new batch."""
         self.idle_by_place.clear()
+        self.said_by.clear()
         self.base_by_place.clear()
         self.relays.clear()
 
@@ -277,6 +280,7 @@ class TaskWatermarks:
             elif clock is not None and isinstance(clock.strategy, Carried):
                 if chunk.marks is not None and (mark := chunk.marks[i]) is not None and not mark.caught_up:
                     clock.take_mark(mark)
+                    self.said_by.append((len(self.idle_by_place), clock.writer_count))
             elif clock is not None:
                 clock.after(chunk, i, i + 1)
             self._settle()
@@ -293,6 +297,7 @@ class TaskWatermarks:
         for mark in marks:
             if mark is not None and not mark.caught_up:
                 clock.take_mark(mark)
+                self.said_by.append((len(idle_by_place), clock.writer_count))
                 self._settle()
                 watermark_ms, idle = self.watermark_ms, self.idle
             out.append(watermark_ms)

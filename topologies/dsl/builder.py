@@ -63,8 +63,8 @@ class TableOptions(TypedDict, total=False):
 
 class StreamsBuilder(Generic[KDefault, VDefault]):
     """Builds a ``Topology``. ``key`` and ``value`` are the default serdes of topics (anything that ``serde_of`` takes).
-    ``emission`` is the default of aggregations. ``combine``: whether aggregations that emit per commit combine before
-    their repartition topics (see ``KGroupedStream``). If a topology is wrong, the call that is wrong, or ``build``,
+    ``emission`` is the default of aggregations. ``combine``: whether aggregations that do not emit every update combine
+    before their repartition topics (see ``KGroupedStream``). If a topology is wrong, the call that is wrong, or ``build``,
     raises ``TopologyError``.
 
     Type checkers take the key and value types of a source from its serdes, or else from the builder's."""

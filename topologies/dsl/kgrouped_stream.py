@@ -42,10 +42,10 @@ class KGroupedStream(Generic[K, V]):
     windows that are emitted on close share the aggregates of their parts. The answer is the same.
 
     ``combine`` (records that go through a repartition topic): send partial aggregates instead of records, once per key,
-    window and commit. ``None``: combine if emission is ``per_commit``, the merge is exact (counts, ready aggregates
-    that declare it, ``merge=``), and windows are closed by a watermark or have a grace of 10 s or more. Stores and last
-    results are the same; intermediate results are fewer. Partials go through a topic of their own: while it holds
-    unread records, a worker refuses to start with ``combine`` switched on or off.
+    window and commit. ``None``: combine if emission is ``per_commit`` or ``on_close``, the merge is exact (counts, ready
+    aggregates that declare it, ``merge=``), and windows are closed by a watermark (or, ``per_commit``, have a grace of 10 s
+    or more). Stores and last results are the same; intermediate results are fewer. Partials go through a topic of their
+    own: while it holds unread records, a worker refuses to start with ``combine`` switched on or off.
     """
 
     def __init__(self, grouping: Grouping, ttl_ms: int | None = None) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks.regression import THRESHOLD, Costs, judge, missing, stored
+from benchmarks.regression import THRESHOLD, Costs, beside, judge, missing, stored
 
 BASELINE = stored(Costs([4.0, 4.1, 3.9], [1.0, 1.0, 1.0]))
 
@@ -52,3 +52,27 @@ def test_what_cannot_be_compared_is_refused() -> None:
         judge("ysb", Costs([1.0], [1.0]), {"relative": 0.0})
     assert missing({"workloads": {"ysb": BASELINE}}, ["ysb", "restore"]) == ["restore"]
     assert missing({}, ["ysb"]) == ["ysb"]
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "regressed"),
+    [
+        ([4.2, 8.4, 4.3], [4.0, 8.0, 4.0], True),  # each is dearer than its neighbour, whatever the machine did
+        ([4.1, 8.2, 4.0], [4.0, 8.0, 4.0], False),  # less than three per cent
+        ([4.4, 8.0, 4.4, 4.0], [4.0, 8.0, 4.0, 4.1], False),  # two of four pairs: noise
+        ([4.4, 8.0, 4.4], [4.0, 8.0, 4.0], True),  # two of three
+        ([3.0, 3.0, 3.0], [4.0, 4.0, 4.0], False),
+    ],
+)
+def test_checkouts_that_took_turns_are_compared_pair_by_pair(
+    ours: list[float], theirs: list[float], regressed: bool
+) -> None:
+    finding = beside("ysb", ours, theirs)
+    assert finding.regressed is regressed
+    assert finding.words.startswith("REGRESSED") is regressed
+    assert f"{ours[0]:.2f} / {theirs[0]:.2f}" in finding.words
+
+
+def test_without_a_pair_there_is_nothing_to_compare() -> None:
+    with pytest.raises(ValueError, match="nothing to compare"):
+        beside("ysb", [], [])

@@ -138,6 +138,8 @@ def _obstacle(flow: Flow, request: Aggregation, merge: Callable[[Any, Any], Any]
 def _by_default(request: Aggregation, *, combines: bool) -> bool:
     """Whether an aggregation is combined by default."""
     windows = request.windows
+    if request.emission == "on_close":
+        return combines and request.by_watermark
     if request.emission != "per_commit" or not combines:
         return False
     return windows is None or request.by_watermark or windows.horizon_ms is None or windows.grace_ms >= LEAST_GRACE_MS

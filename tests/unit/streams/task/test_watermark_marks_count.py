@@ -18,7 +18,7 @@ def counted(rate: int, partitions: int, batch: int, **more: str) -> tuple[int, i
     b = ps.StreamsBuilder("counted", value=str)
     stream = b.stream("in", watermark=ps.bounded_out_of_orderness("5s", **more))
     stream.group_by(lambda key, value: value).windowed_by(ps.tumbling("1m", grace=0)).count(
-        name="n", emission="on_close"
+        name="n", emission="on_close", combine=False
     )
     options = TaskOptions(batch_max_records=batch)
     with ps.TopologyTestDriver(b.build(), partitions=partitions, options=options, auto_commit=False) as driver:
@@ -57,7 +57,7 @@ def test_a_source_that_becomes_idle_lets_go_what_was_held_back() -> None:
     b = ps.StreamsBuilder("idle", value=str)
     stream = b.stream("in", watermark=ps.bounded_out_of_orderness("5s", idle="10s"))
     stream.group_by(lambda key, value: value).windowed_by(ps.tumbling("1m", grace=0)).count(
-        name="n", emission="on_close"
+        name="n", emission="on_close", combine=False
     )
     with ps.TopologyTestDriver(b.build(), partitions=1, auto_commit=False) as driver:
         driver.pipe_sequence([("in", Record("k", "g", i * 1000)) for i in range(311)])
@@ -71,6 +71,32 @@ def test_a_source_that_becomes_idle_lets_go_what_was_held_back() -> None:
         assert (let_go.watermark_ms, let_go.idle) == (310_000 - 5_000 - 1, True)
 
 
-def marks_in(driver: ps.TopologyTestDriver) -> list[WatermarkMark]:
+def test_few_records_between_two_topics_do_not_make_the_watermark_slower() -> None:
+    """The counts of a minute, a few records, go through a second topic: as many marks as through the first, and they are
+    there as soon."""
+    b = ps.StreamsBuilder("hops", value=str)
+    stream = b.stream("in", watermark=ps.bounded_out_of_orderness("5s"))
+    minutes = stream.group_by(lambda key, value: value).windowed_by(ps.tumbling("1m", grace=0))
+    counts = minutes.count(name="n", emission="on_close", combine=True).to_stream()
+    again = counts.group_by(lambda key, count: "all", key=str, name="again")
+    again.windowed_by(ps.tumbling("1m", grace=0)).count(name="m", emission="on_close").to_stream().to("out")
+    found = {}
+    for batch in (7, 1000):
+        options = TaskOptions(batch_max_records=batch)
+        with ps.TopologyTestDriver(b.build(), partitions=2, options=options, auto_commit=False) as driver:
+            driver.pipe_sequence([("in", Record(f"k{i % 97}", f"g{i % 5}", i * 10)) for i in range(RECORDS)])
+            driver.commit()
+            first, second = marks_in(driver, "test-n-partials-repartition"), marks_in(driver, "test-again-repartition")
+            found[batch] = (first, second, driver.read_raw("out"))
+    assert found[7] == found[1000]
+    first, second, rows = found[7]
+    assert len(second) <= len(first) <= RECORDS * 0.05 + 400
+    assert max(m.watermark_ms for m in second) == min(
+        max(m.watermark_ms for m in first if m.writer == w) for w in (0, 1)
+    )
+    assert len(rows) == (RECORDS * 10 - 5_000) // 60_000
+
+
+def marks_in(driver: ps.TopologyTestDriver, topic: str = BETWEEN) -> list[WatermarkMark]:
     """The watermark records of the repartition topic."""
-    return [mark for row in driver.read_raw(BETWEEN) if (mark := mark_of(row.headers)) is not None]
+    return [mark for row in driver.read_raw(topic) if (mark := mark_of(row.headers)) is not None]

@@ -134,8 +134,8 @@ def quantiles(waits_ms: NDArray[np.float64]) -> dict[str, float]:
 
 
 def run_worker(topology: Topology) -> None:
-    """Run a worker in this process until SIGTERM, by the orders of ``start_worker``."""
-    penstock_app.run_until_stopped(Worker(topology, penstock_app.settings()))
+    """Run a worker until SIGTERM, or several, by the orders of ``start_worker``."""
+    penstock_app.in_processes(lambda: penstock_app.run_until_stopped(Worker(topology, penstock_app.settings())))
 
 
 def start_worker(

@@ -271,6 +271,7 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
         default="driver",
         help="whose answers count as right (%(default)s); flink: for more events than the test driver can hold",
     )
+    parser.add_argument("--partitions", type=int, default=1, help="of every topic (%(default)s)")
     parser.add_argument("--worker", choices=list(QUERIES), help=argparse.SUPPRESS)
     add_common(parser)
     return parser.parse_args(argv)
@@ -284,7 +285,7 @@ def main(argv: list[str] | None = None) -> int:
         return 0
     results: list[Result] = []
     with open_bench(options) as opened:
-        bench = opened.bench(Variant(partitions=1))
+        bench = opened.bench(Variant(partitions=options.partitions))
         by_flink = options.held_against == FLINK.name
         generated = records(options.events, **STREAM)
         driven = not by_flink or not set(options.queries) <= set(FLINK_QUERIES)

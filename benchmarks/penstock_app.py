@@ -12,6 +12,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from typing import cast
 
 from benchmarks import data
@@ -65,18 +66,15 @@ def run_until_stopped(worker: Worker) -> None:
         worker.run()
 
 
-def main() -> None:
-    """One worker here, or several below this process; the first that fails ends them all."""
+def in_processes(work: Callable[[], None]) -> None:
+    """Do the work here, or in ``THREADS`` processes below this one, started as this one was; the first that fails ends them
+    all."""
     processes = int(os.environ["THREADS"])
     if processes == 1 or _CHILD in os.environ:
-        work(sys.argv[1])
+        work()
         return
-    children = [
-        subprocess.Popen(
-            [sys.executable, "-m", "benchmarks.penstock_app", *sys.argv[1:]], env={**os.environ, _CHILD: "1"}
-        )
-        for _ in range(processes)
-    ]
+    command = [sys.executable, *sys.orig_argv[1:]]
+    children = [subprocess.Popen(command, env={**os.environ, _CHILD: "1"}) for _ in range(processes)]
 
     def stop(*_: object) -> None:
         for child in children:
@@ -87,4 +85,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    in_processes(lambda: work(sys.argv[1]))

@@ -73,6 +73,9 @@ CHANGES: tuple[Change, ...] = (
     lambda s: s.filter(lambda k, v: v is not None and v.n != 3),
     lambda s: s.select_key(f.col("kind")),
     lambda s: s.select_key(f.col("n") + 1),
+    lambda s: s.with_timestamp(f.col("n")),
+    lambda s: s.with_timestamp(f.timestamp() + f.coalesce(f.col("left"), 5)),
+    lambda s: s.with_timestamp(f.col("left")),
     lambda s: s.peek(lambda k, v: None),
     lambda s: s.branch(f.col("n") > 1, f.col("left") // f.col("n") == 0, default=True)[2],
 )

@@ -128,6 +128,10 @@ class Batch:
             self.headers,
         )
 
+    def at_times(self, times: list[int] | Ints) -> Batch:
+        """The records at other times, and without old values."""
+        return Batch(self.keys, self.values, _listed(times), self.order, self.headers)
+
     def listed(self) -> Batch:
         """The records as lists only."""
         return self
@@ -294,6 +298,11 @@ class ColumnBatch(Batch):
             return ColumnBatch(keys, values, self._times, self._orders, self.headers)
         return Batch(keys, values, self.timestamps, self.order, self.headers)
 
+    def at_times(self, times: list[int] | Ints) -> Batch:
+        keys = self.keys if self._key_column is None else self._key_column
+        values = self.values if self._value_column is None else self._value_column
+        return ColumnBatch(keys, values, np.asarray(times, np.int64), self._orders, self.headers)
+
     def with_olds(self, values: Column, olds: Column) -> ColumnBatch:
         """The records with these values and old values."""
         keys = self.keys if self._key_column is None else self._key_column
@@ -301,6 +310,10 @@ class ColumnBatch(Batch):
 
     def listed(self) -> Batch:
         return Batch(self.keys, self.values, self.timestamps, self.order, self.headers, self.olds)
+
+
+def _listed(numbers: list[int] | Ints) -> list[int]:
+    return numbers if isinstance(numbers, list) else numbers.tolist()
 
 
 def concat(batches: Sequence[Batch]) -> Batch:

@@ -11,12 +11,12 @@ from penstock.topologies.dsl.internals.global_tables import global_rows
 from penstock.topologies.dsl.internals.stateless import then
 from penstock.topologies.dsl.typed import RECORD, scope_of_flow
 from penstock.topologies.dsl.wiring import Flow, as_serde, check_function
-from penstock.topologies.expressions.row_function import to_function
+from penstock.topologies.expressions.row_function import OfRecord, to_function
 from penstock.topologies.expressions.tree import Expression
 from penstock.topologies.operator_api.operator import ExternalCall
 from penstock.topologies.operators.joins.side_input import SideInputSpec
 from penstock.topologies.operators.records.external_lookup import LookupSpec
-from penstock.topologies.operators.records.record_functions import MapRecordsSpec
+from penstock.topologies.operators.records.record_functions import MapRecordsSpec, TimestampSpec
 from penstock.topologies.operators.records.source_sink import SourceSpec
 from penstock.topologies.windows.durations import Duration, duration_ms, duration_s
 
@@ -55,7 +55,10 @@ def with_timestamp(flow: Flow, fn: Any, name: str | None) -> Flow:
     """Set the event time of each record to ``fn(record)``, or to an expression."""
     if isinstance(fn, Expression):
         of_record = to_function(fn, RECORD, scope_of_flow(flow), operator=name or "with-timestamp")
-        fn = lambda r: of_record(r.key, r.value, r.timestamp_ms, r.headers)  # noqa: E731  # stands for a function
+        assert isinstance(of_record, OfRecord)
+        name = flow.wiring.name(flow, "with-timestamp", name)
+        flow.wiring.add(name, TimestampSpec(fn=of_record), flow)
+        return flow.behind(name)
     checked = check_function(fn, name or "with-timestamp", takes=_RECORD)
     return then(
         flow,

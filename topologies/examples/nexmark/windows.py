@@ -21,15 +21,24 @@ def with_most(end_ms: int, counted: dict[str, Any], most: list[dict[str, Any]]) 
     return [*most, counted] if counted["num"] == most[0]["num"] else most
 
 
+def most_of_both(some: list[dict[str, Any]], others: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Those of two lists that have the highest count."""
+    if not some or not others:
+        return some or others
+    if some[0]["num"] == others[0]["num"]:
+        return [*some, *others]
+    return max(some, others, key=lambda most: most[0]["num"])
+
+
 def q5(size: Duration = "10s", slide: Duration = "2s") -> Topology:
     """Hot items: the auctions with the most bids within a window, at every slide. Counts are emitted when their
     window closes, stamped with its last millisecond, so that all counts of a window fall into one window of a slide."""
     nexmark = Nexmark("q5")
     by_auction = nexmark.bids.group_by(col("auction")).windowed_by(hopping(size, slide, grace=0))
-    counts = by_auction.count(emission="on_close").to_stream().with_timestamp(lambda record: record.key.end_ms - 1)
+    counts = by_auction.count(emission="on_close").to_stream().with_timestamp(window_end() - 1)
     by_window = counts.select(auction=key()["key"], num=value(), end=window_end()).group_by(col("end"))
     ends = by_window.windowed_by(tumbling(slide, grace=0))
-    hottest = ends.aggregate(list, with_most, value=list, emission="on_close").to_stream()
+    hottest = ends.aggregate(list, with_most, merge=most_of_both, value=list, emission="on_close").to_stream()
     return nexmark.topology(hottest.flat_map_values(lambda most: most, value=dict).select(col("auction"), col("num")))
 
 
@@ -39,7 +48,7 @@ def q7(size: Duration = "10s") -> Topology:
     nexmark = Nexmark("q7")
     windows = nexmark.bids.group_by(col("dateTime").floor_time(size)).windowed_by(tumbling(size, grace=0))
     highest = windows.aggregate(col("price").max(), emission="on_close").to_stream()
-    ends = highest.with_timestamp(lambda record: record.key.end_ms).select_key(value())
+    ends = highest.with_timestamp(window_end()).select_key(value())
     return nexmark.topology(nexmark.bids.select_key(col("price")).join(ends, left(), before=0, after=size, grace=0))
 
 

@@ -50,7 +50,7 @@ from penstock.streams.task.task_state import TaskLifecycle, TaskState
 from penstock.streams.task.task_time import EventTimeTracker
 from penstock.streams.task.task_watermarks import TaskWatermarks, WatermarkMark, with_marks
 from penstock.streams.task.timestamp_checks import check_timestamps
-from penstock.streams.task.watermark_emitter import LoopWatermarkEmitter, WatermarkEmitter, mark_output
+from penstock.streams.task.watermark_emitter import WatermarkEmitter, emitter_kind, mark_output
 from penstock.topologies.columnar import packing
 from penstock.topologies.graph.lockstep_plan import plan_of
 from penstock.topologies.graph.topology import Subtopology, Topology
@@ -224,9 +224,8 @@ class Task:
     def _watermark_emitter(self, spec: SinkSpec, topic: str) -> WatermarkEmitter | None:
         if not spec.uses_watermark:
             return None
-        count = self._partition_counts[topic]
-        reader, hold_ms = self._source_specs.get(topic), hold_ms_of(self._topology)
-        kind = LoopWatermarkEmitter if reader is not None and reader.loop_rounds else WatermarkEmitter
+        kind, count = emitter_kind(self._source_specs.get(topic)), self._partition_counts[topic]
+        hold_ms = hold_ms_of(self._topology)
         return kind(self._time, topic, count, self.id.partition, self._task_count, self._watermarks, hold_ms)
 
     @property

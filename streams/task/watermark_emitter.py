@@ -10,6 +10,7 @@ from typing import Final
 from penstock.streams.task.output import Output
 from penstock.streams.task.task_watermarks import TaskWatermarks, WatermarkMark
 from penstock.topologies.operator_api.operator import BatchTimes
+from penstock.topologies.operators.records.source_sink import SourceSpec
 
 RECORDS_PER_MARK: Final = 25
 """The input records of a task that pay for a mark in one partition."""
@@ -99,7 +100,7 @@ class WatermarkEmitter:
         self.place = place
 
     def _share(self, writers: int) -> int:
-        """What one of so many tasks' marks pays, besides being a record."""
+        """Return what a mark pays, besides being a record, if this many tasks send them."""
         return -(-self._cost // writers)
 
     def marks_at_reading(self) -> list[Output]:
@@ -159,6 +160,11 @@ class LoopWatermarkEmitter(WatermarkEmitter):
 
     def note(self) -> None:
         """Nothing: these marks are never held back."""
+
+
+def emitter_kind(reader: SourceSpec | None) -> type[WatermarkEmitter]:
+    """The kind for a topic, by its reader in the same sub-topology, if it has one."""
+    return LoopWatermarkEmitter if reader is not None and reader.loop_rounds else WatermarkEmitter
 
 
 def mark_output(

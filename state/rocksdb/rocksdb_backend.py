@@ -43,7 +43,7 @@ from penstock.state.rocksdb.error_texts import translated
 from penstock.state.rocksdb.tuning import RocksDBOptions, database_options, shared_bound, unlogged_writes
 from penstock.state.stores.entry_cache import WrittenEntries, new_entries
 from penstock.state.stores.store import PackedBytes, StoreSpec, StoreWrites, Unbased
-from penstock.state.stores.write_buffer import StoreBuffer
+from penstock.state.stores.write_buffer import StoreBuffer, merged
 
 FILE_ENTRIES_MIN = 2_000
 """A write-out of fewer entries is a write batch. For many entries a table file is faster and needs the memory of one
@@ -52,6 +52,11 @@ DIRECT_COMMITS = 64
 """How many commits after the last range go directly into the database."""
 PENDING_FILE = "written-out.pending"
 DAMAGE_FILE = "damage.txt"
+SEARCHES_MAX = 8
+"""Ranges of a store between two commits for which its buffer is searched. That takes some hundredths of the time of writing
+it out."""
+SEARCHED_MAX = 1_000
+"""Entries of the buffer in such a range."""
 WRITTEN_PARTS, WRITTEN_PARTS_IN_PYTHON = 2, 8
 """The part of the bound that may wait to be written out. Less in Python, where an entry takes about three times the
 memory and a large buffer does not pay."""
@@ -96,6 +101,8 @@ class RocksDBBackend:
         self._floors: dict[str, bytes] = {}
         # Per store whose ranges are read, how many more commits go directly into the database.
         self._direct: dict[str, int] = {}
+        self._searched: dict[str, int] = {}
+        """Per store, how many ranges were read since the last commit while its buffer had entries."""
         self._families: dict[str, Rdict] = {}
         self._handles: dict[str, ColumnFamily] = {}
         self._buffers: dict[str, StoreBuffer] = {}
@@ -200,14 +207,27 @@ class RocksDBBackend:
         self, store: str, low: bytes | None, high: bytes | None, *, reverse: bool = False
     ) -> Iterator[tuple[bytes, bytes]]:
         family = self._family(store)
-        if self._buffers[store].changed or store in self._direct:
-            self._direct[store] = DIRECT_COMMITS
-            self._write_out([store])
         if low is not None and high is not None and low >= high:
             return iter(())
+        buffer = self._buffers[store]
+        above = None if store in self._direct or not buffer.changed else self._buffered(store, low or b"", high)
+        if above is not None and buffer.dropped_below is not None:
+            low = max(low or b"", buffer.dropped_below)
+        elif above is None and (buffer.changed or store in self._direct):
+            self._direct[store] = DIRECT_COMMITS
+            self._write_out([store])
         first = USER_PREFIX + (low or b"")
         end = USER_END if high is None else USER_PREFIX + high
-        return self._descending(family, first, end) if reverse else self._ascending(family, first, end)
+        stored = self._descending(family, first, end) if reverse else self._ascending(family, first, end)
+        return merged(stored, *above, reverse=reverse) if above is not None and above[0] else stored
+
+    def _buffered(self, store: str, low: bytes, high: bytes | None) -> tuple[list[bytes], list[bytes | None]] | None:
+        """The buffer's entries in a range, by key. ``None``: write the buffer out instead, because they are many, or the
+        store's ranges are."""
+        asked = self._searched.get(store, 0)
+        self._searched[store] = asked + 1
+        entries = self._buffers[store].entries
+        return None if asked >= SEARCHES_MAX else entries.written_between(low, high, SEARCHED_MAX)
 
     def _ascending(self, family: Rdict, first: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
         read_options = ReadOptions()
@@ -245,6 +265,7 @@ class RocksDBBackend:
             self._family(write.store)
         for write in writes:
             self._buffers[write.store].commit(write)
+        self._searched.clear()
         if self._direct:
             self._write_out([w.store for w in writes if w.store in self._direct])
             for store in {w.store for w in writes}.intersection(self._direct):

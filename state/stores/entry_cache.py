@@ -60,6 +60,12 @@ class EntryMap(Protocol):
         """The sorted entries with these numbers, with prefixed keys. Call it only if nothing was put or forgotten since
         sorting."""
 
+    def written_between(
+        self, low: bytes, high: bytes | None, most: int
+    ) -> tuple[list[bytes], list[bytes | None]] | None:
+        """Entries with ``low <= key < high`` that are written and not settled, by key, without sorting all; ``None``: they
+        are more than ``most``. ``high=None``: to the end."""
+
     def settle(self) -> None:
         """Mark what was written as stored in the database: it may now be forgotten like what was read."""
 
@@ -123,6 +129,12 @@ class WrittenEntries:
     def written_part(self, prefix: bytes, start: int, stop: int) -> tuple[list[bytes], list[bytes | None]]:
         keys = self._sorted[start:stop]
         return list(map(add, repeat(prefix), keys)), list(map(self._entries.__getitem__, keys))
+
+    def written_between(
+        self, low: bytes, high: bytes | None, most: int
+    ) -> tuple[list[bytes], list[bytes | None]] | None:
+        keys = sorted(key for key in self._entries if key >= low and (high is None or key < high))
+        return None if len(keys) > most else (keys, list(map(self._entries.__getitem__, keys)))
 
     def settle(self) -> None:
         forgot = self.forgot or bool(self._entries)

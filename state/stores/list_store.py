@@ -32,6 +32,8 @@ from penstock.state.stores.store_view import KeyValueStoreView
 _LONG = struct.Struct(">q")
 SEQUENCE_BYTES = 4
 BEHIND_GROUP = 8 + SEQUENCE_BYTES
+TIME_IN = slice(-BEHIND_GROUP, -SEQUENCE_BYTES)
+"""Where a store key has the entry's time."""
 """The length of what follows a group's name in a store key: time and sequence number."""
 _BEHIND_TIMES = b"\x80"
 """Above the first byte of any time."""
@@ -72,6 +74,7 @@ class ListStoreView(KeyValueStoreView):
         """See the module; ``None``: not looked up."""
         self._latest_ms = -1
         """No entry has a later time, if ``_known_from_ms`` was looked up."""
+        self._expired_ms = 0
 
     def only_appended(self) -> None:
         """From now on entries are bytes, and ``group``, ``values_of``, ``append`` and ``put_at`` may be used. Call it before
@@ -237,6 +240,28 @@ class ListStoreView(KeyValueStoreView):
 
     # -- commit --------------------------------------------------------------------------------------------------
 
+    def expire_before(self, time_ms: int) -> None:
+        """Leave entries with a lower time, which nobody reads any more, out of what commits write. What was written goes
+        with its segment (``expire_below``)."""
+        self._expired_ms = max(self._expired_ms, time_ms)
+
+    @property
+    def drop_before_ms(self) -> int:
+        """The time before which entries have expired: the backend holds some of them, or none."""
+        return self._expired_ms
+
+    def _written_from_ms(self) -> int:
+        """The lowest time that a commit writes."""
+        floor_ms = 0 if self._floor is None else _LONG.unpack(self._floor)[0] * self._segment_ms
+        return max(floor_ms, self._expired_ms)
+
+    def pending(self) -> tuple[list[bytes], list[bytes | None], list[int]]:
+        if self._expired_ms:
+            first = self._pack(self._expired_ms)
+            for key in [key for key in self.dirty if key[TIME_IN] < first]:
+                del self.dirty[key]
+        return super().pending()
+
     def committed(self) -> None:
         floor = self.drop_below
         super().committed()
@@ -251,6 +276,7 @@ class ListStoreView(KeyValueStoreView):
 
     def discard(self) -> None:
         self._forget_groups()
+        self._expired_ms = 0
         super().discard()
 
     def forget(self) -> None:
@@ -296,3 +322,8 @@ class ListStoreView(KeyValueStoreView):
 
     def size_bytes(self) -> int:
         return super().size_bytes() + self._groups_bytes() + entries_bytes(self._values)
+
+
+def expired_before_ms(state: KeyValueStoreView) -> int:
+    """The time before which entries of a list store have expired; 0 for other stores."""
+    return state.drop_before_ms if isinstance(state, ListStoreView) else 0

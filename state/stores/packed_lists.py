@@ -147,8 +147,7 @@ class PackedListView(ListStoreView):
     def packed_changes(self) -> PackedChanges | None:
         if not self._is_packed or not len(self._packed):
             return None
-        floor = _LOWEST if self._floor is None else _LONG.unpack(self._floor)[0]
-        segments, keys, key_ends, values, value_ends, times = self._packed.appends(floor)
+        segments, keys, key_ends, values, value_ends, times = self._packed.appends(self._written_from_ms())
         named = keys, np.frombuffer(key_ends, np.int64)
         texts = values, np.frombuffer(value_ends, np.int64)
         times_ms = np.frombuffer(times, np.int64)

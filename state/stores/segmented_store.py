@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.state.stores.list_store import SEQUENCE_BYTES, ListStoreView
+from penstock.state.stores.list_store import SEQUENCE_BYTES, TIME_IN, ListStoreView
 from penstock.state.stores.packed_lists import Int64s, PackedListView, Texts
 from penstock.state.stores.store import SEGMENTED, cut
 from penstock.state.stores.store_view import KeyValueStoreView
@@ -162,7 +162,7 @@ class SegmentedState:
         if isinstance(self._list, PackedListView) and self._list.takes_columns():
             return _PackedEntries(self._list, *self._list.within(keys.texts, from_ms, to_ms))
         counts, store_keys = self._between(self._list, keys.listed, from_ms, to_ms)
-        times = np.frombuffer(b"".join([key[_TIME_IN] for key in store_keys]), ">i8").astype(np.int64)
+        times = np.frombuffer(b"".join([key[TIME_IN] for key in store_keys]), ">i8").astype(np.int64)
         return _ListedEntries(self._state, np.array(counts, np.int64), times, store_keys)
 
     def _between(
@@ -396,6 +396,8 @@ class SegmentedState:
     def expire_before(self, time_ms: int) -> None:
         """Drop entries with a lower time."""
         if time_ms > self._floor_ms:
+            if self._list is not None:
+                self._list.expire_before(time_ms)
             if time_ms // self._segment_ms > self._floor_ms // self._segment_ms:
                 self._state.expire_below(_LONG.pack(time_ms // self._segment_ms))
             self._floor_ms = time_ms
@@ -414,7 +416,6 @@ class SegmentedState:
         return b"".join((_LONG.pack(time_ms // self._segment_ms), key, _LONG.pack(time_ms), suffix))
 
 
-_TIME_IN = slice(-8 - SEQUENCE_BYTES, -SEQUENCE_BYTES)
 """Where the store key of a list's entry has its time, 8 bytes, big-endian."""
 _LAST = (1 << 63) - 1
 _FEW = 8

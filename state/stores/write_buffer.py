@@ -25,6 +25,26 @@ def put_entries(entries: EntryMap, puts: StoreEntries) -> None:
         entries.put_many(*columns)
 
 
+def merged(
+    stored: Iterator[tuple[bytes, bytes]], keys: list[bytes], values: list[bytes | None], *, reverse: bool
+) -> Iterator[tuple[bytes, bytes]]:
+    """The entries of a range of the database under those of the buffer, which are given by ascending key; ``None``
+    deletes."""
+    above = dict(zip(keys, values, strict=True))
+    left = list(reversed(keys)) if not reverse else list(keys)
+    for key, value in stored:
+        while left and (left[-1] > key if reverse else left[-1] < key):
+            first = left.pop()
+            if (own := above[first]) is not None:
+                yield first, own
+        if key not in above:
+            yield key, value
+    while left:
+        first = left.pop()
+        if (own := above[first]) is not None:
+            yield first, own
+
+
 class StoreBuffer:
     """The writes of one store that are not in the database yet. ``position``: of the last commit; ``None``: the
     database has it. ``dropped_below``: keys below it count as dropped from the database, not from ``entries``.

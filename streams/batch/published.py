@@ -57,8 +57,9 @@ class OutputFile(msgspec.Struct, frozen=True, kw_only=True):
 
 class StoreFile(msgspec.Struct, frozen=True, kw_only=True):
     """One store partition, sorted by ``store_key``: columns ``store_key``, ``key``, ``window_start_ms`` (window stores),
-    ``value``, ``timestamp_ms``. ``floor``: keys below it were dropped as expired. ``snapshot``: the same as table files,
-    where the changelog offset that belongs to it is known."""
+    ``value``, ``timestamp_ms``. ``floor``: keys below it were dropped as expired. ``floor_ms``, of a list store: entries
+    with a lower time have expired too, and are there or not. ``snapshot``: the same as table files, where the changelog
+    offset that belongs to it is known."""
 
     store: str
     partition: int
@@ -66,6 +67,7 @@ class StoreFile(msgspec.Struct, frozen=True, kw_only=True):
     rows: int
     floor: bytes | None
     snapshot: Manifest | None
+    floor_ms: int = 0
 
 
 class TaskReport(msgspec.Struct, frozen=True, kw_only=True):

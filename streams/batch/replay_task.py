@@ -19,6 +19,7 @@ from penstock.state.log import TaskId, TopicPartition
 from penstock.state.rocksdb.scratch import open_scratch
 from penstock.state.snapshots.manifest import Manifest
 from penstock.state.snapshots.repository import open_repository
+from penstock.state.stores.list_store import expired_before_ms
 from penstock.state.stores.memory_backend import MemoryBackend
 from penstock.state.stores.store import StateBackend, StoreSpec
 from penstock.streams.batch.cluster import ClusterAddress
@@ -305,6 +306,7 @@ class FileTask(ReplayTask):
             rows=rows,
             floor=self.floors.get(spec.name),
             snapshot=snapshot,
+            floor_ms=expired_before_ms(self.task.stores[spec.name]),
         )
 
 

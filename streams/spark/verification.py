@@ -25,12 +25,13 @@ from functools import partial, reduce
 from tempfile import TemporaryDirectory
 
 import msgspec
-from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import BinaryType, IntegerType, StringType, StructField, StructType
 
 from penstock.state.log import TaskId
 from penstock.state.recovery.changelog import from_changelog, to_changelog_columns
+from penstock.state.stores.list_store import BEHIND_GROUP, SEQUENCE_BYTES
 from penstock.streams.batch.cluster import open_cluster
 from penstock.streams.batch.compact_executor import ENTRY_SCHEMA, CompactTarget, to_entries
 from penstock.streams.batch.places import absolute
@@ -370,8 +371,8 @@ class _Run:
     def _stored(self, names: Sequence[str]) -> DataFrame:
         """The stream's entries at the end of the range, without what the batch dropped as expired."""
         floors = self._spark.createDataFrame(
-            [(f.store, f.partition, f.floor) for t in self._done.tasks for f in t.stores],
-            "topic string, partition int, floor binary",
+            [(f.store, f.partition, f.floor, f.floor_ms) for t in self._done.tasks for f in t.stores],
+            "topic string, partition int, floor binary, floor_ms long",
         )
         until = self._plan.until
         if until is None:
@@ -383,7 +384,8 @@ class _Run:
             )
         # Partitions outside the sample have no floor.
         kept = entries.join(F.broadcast(floors), ["topic", "partition"])
-        return kept.where("floor is null or key >= floor").select("topic", "partition", "key", "value")
+        kept = kept.where("floor is null or key >= floor").where(_live(F.col("floor_ms")))
+        return kept.select("topic", "partition", "key", "value")
 
     def _changelogs(self, names: Sequence[str]) -> DataFrame:
         """The last value per store key up to the commit."""
@@ -408,12 +410,14 @@ class _Run:
         """The stores that the batch made."""
         stored = F.expr("concat(unhex(lpad(hex(timestamp_ms), 16, '0')), value)")
         parts = [
-            self._spark.read.parquet(f"{self._job.output}/{f.path}").select(
+            self._spark.read.parquet(f"{self._job.output}/{f.path}")
+            .select(
                 F.lit(name).alias("topic"),
                 F.lit(f.partition).alias("partition"),
                 F.col("store_key").alias("key"),
                 stored.alias("value"),
             )
+            .where(_live(F.lit(f.floor_ms)))
             for name in names
             for f in self._done.store_files(name)
         ]
@@ -462,6 +466,12 @@ class _Run:
         rows = ordered_rows(self._spark, self._source, self._plan, self._job, work, ())
         found = mapped(rows, partial(trace_tasks, self._job, dict(watches)), SIGHTING_SCHEMA).collect()
         return [msgspec.json.decode(r["sighting"], type=TracedRecord) for r in found]
+
+
+def _live(floor_ms: Column) -> Column:
+    """Whether an entry of a list store has not expired; of other stores, whose ``floor_ms`` is 0, all are live."""
+    time = F.substring("key", -BEHIND_GROUP, BEHIND_GROUP - SEQUENCE_BYTES)
+    return (floor_ms == 0) | (time >= F.unhex(F.lpad(F.hex(floor_ms), 16, "0")))
 
 
 def _bytes(value: bytearray | bytes | None) -> bytes | None:

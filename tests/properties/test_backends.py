@@ -69,17 +69,21 @@ class Asking:
 
 class Backends(RuleBasedStateMachine):
     """The same calls on both; RocksDB is also closed, opened, compacted, written out and killed, which must not show. A
-    range writes a store out, so that contents are compared by ranges only now and then."""
+    range may write a store out, so that contents are compared by ranges only now and then."""
 
     @initialize(
         file_entries=st.sampled_from([1, 4, 2_000]),
         direct_commits=st.sampled_from([1, 3]),
         buffer_bytes=st.sampled_from([300, 1_500, 1 << 20]),
+        searches=st.sampled_from([0, 1, 100]),
+        searched=st.sampled_from([0, 2, 1_000]),
     )
-    def open(self, file_entries: int, direct_commits: int, buffer_bytes: int) -> None:
+    def open(self, file_entries: int, direct_commits: int, buffer_bytes: int, searches: int, searched: int) -> None:
         self.patch = pytest.MonkeyPatch()
         self.patch.setattr(rocksdb_backend, "FILE_ENTRIES_MIN", file_entries)
         self.patch.setattr(rocksdb_backend, "DIRECT_COMMITS", direct_commits)
+        self.patch.setattr(rocksdb_backend, "SEARCHES_MAX", searches)
+        self.patch.setattr(rocksdb_backend, "SEARCHED_MAX", searched)
         self.bound = SharedBound(buffer_bytes)
         self.patch.setattr(rocksdb_backend, "shared_bound", lambda total: self.bound)
         self.path = Path(tempfile.mkdtemp(prefix="penstock-backends-"))

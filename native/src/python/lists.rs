@@ -112,10 +112,11 @@ impl ListEntries {
         Ok(to_bytes(py, &unknown))
     }
 
-    /// Columns of what the next commit writes: int64 segments, keys without them, values; and int64 times.
-    fn appends<'py>(&self, py: Python<'py>, floor: i64) -> PyResult<Bound<'py, PyTuple>> {
+    /// Columns of what the next commit writes, less the entries before `from_ms`: int64 segments, keys without them, values;
+    /// and int64 times.
+    fn appends<'py>(&self, py: Python<'py>, from_ms: i64) -> PyResult<Bound<'py, PyTuple>> {
         let lists = &self.0;
-        let found = py.detach(|| lists.appends(floor));
+        let found = py.detach(|| lists.appends(from_ms));
         (
             to_bytes(py, &found.segments),
             large_bytes(py, &found.keys)?,

@@ -146,7 +146,9 @@ class _StreamStreamJoinOperator(RowOperator):
 
     def resumed(self) -> None:
         super().resumed()
-        if not self._spec.uses_watermark:
+        if self._on_watermarks:
+            self._expire_below(self.watermark_ms)
+        else:
             self._expire(self.stream_time_ms)
 
     # -- columns -------------------------------------------------------------------------------------------------
@@ -297,11 +299,18 @@ class _StreamStreamJoinOperator(RowOperator):
 
     def on_watermark(self, watermark_ms: int) -> None:
         self._emit_overdue(watermark_ms - 1)
-        for buffer, look_ms in zip(self._buffers, self._look_ms, strict=True):
-            buffer.expire_before(watermark_ms - look_ms)
+        self._expire_below(watermark_ms)
         if self._pending is None and min(self._look_ms) >= 0:
             # Until then nothing more can be dropped, and a record that is not late neither is below a floor nor looks there.
             self.due_ms = min(b.next_expiry_ms() + ms for b, ms in zip(self._buffers, self._look_ms, strict=True))
+
+    def _expire_below(self, watermark_ms: int) -> None:
+        for buffer, look_ms in zip(self._buffers, self._look_ms, strict=True):
+            buffer.expire_before(watermark_ms - look_ms)
+
+    def flush(self) -> None:
+        if self._on_watermarks:  # what nobody looks for any more need not be written
+            self._expire_below(self.watermark_ms)
 
 
 def _columns_of(

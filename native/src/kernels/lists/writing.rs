@@ -142,6 +142,9 @@ impl Lists {
         }
         let sequence = last.map_or(0, |last| last + 1);
         let before = group.items.capacity();
+        if before == 0 {
+            group.items.reserve_exact(1); // most keys of many have one entry in a segment
+        }
         group.items.insert(end, Item { time, append, sequence });
         self.young.bytes += (group.items.capacity() - before) * size_of::<Item>();
         self.push(key, time, sequence, value);
@@ -174,12 +177,11 @@ impl Lists {
 
     // -- commits -------------------------------------------------------------------------------------------------
 
-    /// What the next commit writes, without the entries of segments below `floor`.
-    pub fn appends(&self, floor: i64) -> Appends<'_> {
-        let segments: Vec<i64> = self.times.iter().map(|time| time / self.segment_ms).collect();
-        if self.replaced.is_empty() && segments.iter().all(|&segment| segment >= floor) {
+    /// What the next commit writes, without the entries before `from_ms`.
+    pub fn appends(&self, from_ms: i64) -> Appends<'_> {
+        if self.replaced.is_empty() && self.times.iter().all(|&time| time >= from_ms) {
             return Appends {
-                segments,
+                segments: self.times.iter().map(|time| time / self.segment_ms).collect(),
                 keys: Cow::Borrowed(&self.keys.data),
                 key_ends: Cow::Borrowed(&self.keys.ends),
                 values: Cow::Borrowed(&self.values.data),
@@ -188,13 +190,13 @@ impl Lists {
             };
         }
         let (mut keys, mut values, mut times) = (Texts::default(), Texts::default(), vec![]);
-        for (row, _) in segments.iter().enumerate().filter(|(_, segment)| **segment >= floor) {
+        for (row, _) in self.times.iter().enumerate().filter(|(_, time)| **time >= from_ms) {
             keys.push(&[self.keys.get(row)]);
             values.push(&[self.replaced.get(&row).map_or(self.values.get(row), |value| value)]);
             times.push(self.times[row]);
         }
         Appends {
-            segments: segments.into_iter().filter(|&segment| segment >= floor).collect(),
+            segments: times.iter().map(|time| time / self.segment_ms).collect(),
             keys: Cow::Owned(keys.data),
             key_ends: Cow::Owned(keys.ends),
             values: Cow::Owned(values.data),

@@ -79,7 +79,9 @@ def test_few_records_between_two_topics_do_not_make_the_watermark_slower() -> No
     minutes = stream.group_by(lambda key, value: value).windowed_by(ps.tumbling("1m", grace=0))
     counts = minutes.count(name="n", emission="on_close", combine=True).to_stream()
     again = counts.group_by(lambda key, count: "all", key=str, name="again")
-    again.windowed_by(ps.tumbling("1m", grace=0)).count(name="m", emission="on_close", combine=False).to_stream().to("out")
+    again.windowed_by(ps.tumbling("1m", grace=0)).count(name="m", emission="on_close", combine=False).to_stream().to(
+        "out"
+    )
     found = {}
     for batch in (7, 1000):
         options = TaskOptions(batch_max_records=batch)

@@ -159,6 +159,7 @@ class ReplayTask:
         self.backend = _open_backend(job, task_id, self.specs, folder)
         self.records = 0
         self.floors: dict[str, bytes] = {}
+        self.expired_before_ms: dict[str, int] = {}
         self._step = step
         self._entries = tuple(job.journals.ordering(task_id))
         self._range = 0
@@ -239,6 +240,7 @@ class ReplayTask:
             floor = self.task.stores[name].drop_below
             if floor is not None:
                 self.floors[name] = max(floor, self.floors.get(name, b""))
+        self.expired_before_ms = {name: expired_before_ms(state) for name, state in self.task.stores.items()}
         self.task.committed(work, dict.fromkeys(work.pending, b"replay"))
         return work
 
@@ -306,7 +308,7 @@ class FileTask(ReplayTask):
             rows=rows,
             floor=self.floors.get(spec.name),
             snapshot=snapshot,
-            floor_ms=expired_before_ms(self.task.stores[spec.name]),
+            floor_ms=self.expired_before_ms.get(spec.name, 0),
         )
 
 

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from penstock.state.errors import TopologyError
 from penstock.topologies.dsl.internals.async_functions import awaited, called
-from penstock.topologies.dsl.typed import result_serde, row_function, selection
+from penstock.topologies.dsl.typed import result_serde, row_function, selection, traced
 from penstock.topologies.dsl.wiring import Flow, check_function
 from penstock.topologies.expressions.row_function import ExpressionFunction
 from penstock.topologies.expressions.tree import Expression, StructOf
@@ -44,8 +44,13 @@ def then(
         made = check_function(fn, name, takes=takes)
     key = result_serde(made, name, key) if gives == "key" else key
     value = result_serde(made, name, value) if gives == "value" else value
+    behind = flow.behind(name, key=key, value=value, rekeyed=rekeyed)
+    if condition:
+        made = traced(made, flow, takes, "condition")
+    elif gives is not None:
+        made = traced(made, flow, takes, gives, (behind.key if gives == "key" else behind.value,))
     flow.wiring.add(name, make(made), flow)
-    return flow.behind(name, key=key, value=value, rekeyed=rekeyed)
+    return behind
 
 
 # -- keys stay -----------------------------------------------------------------------------------------------
@@ -64,7 +69,7 @@ def filtered_not(flow: Flow, fn: Any, name: str | None) -> Flow:
         return called(flow, "filter-not", name, "drop", how)
     if isinstance(fn, Expression):
         return then(flow, "filter-not", name, lambda f: stateless.FilterSpec(fn=f), ~fn, condition=True)
-    return then(flow, "filter-not", name, lambda f: stateless.FilterSpec(fn=f, negate=True), fn)
+    return then(flow, "filter-not", name, lambda f: stateless.FilterSpec(fn=f, negate=True), fn, condition=True)
 
 
 def filtered_by_value(flow: Flow, fn: Any, name: str | None) -> Flow:
@@ -92,7 +97,7 @@ def mapped_values(flow: Flow, fn: Any, value: Any, name: str | None) -> Flow:
         flow,
         "map-values",
         name,
-        lambda f: stateless.MapValuesSpec(fn=f, with_key=isinstance(f, ExpressionFunction) or takes_two(f)),
+        lambda f: stateless.MapValuesSpec(fn=f, with_key=isinstance(f, ExpressionFunction) or takes_two(fn)),
         fn,
         value=value,
         gives="value",
@@ -201,7 +206,10 @@ def branched(flow: Flow, predicates: tuple[Any, ...], name: str | None, *, defau
             f"operator {name!r}: branches {', '.join(ports) or 'none'}; give at least one predicate, and "
             "each branch its own name of letters, digits and '_'"
         )
-    checked = tuple(row_function(p, name, flow, condition=True) for p in named.values())
+    both = ("key", "value")
+    checked = tuple(
+        traced(row_function(p, name, flow, condition=True), flow, both, "condition") for p in named.values()
+    )
     wiring.add(name, stateless.BranchSpec(predicates=checked, out_ports=ports), flow)
     return {p: flow.behind(name, port=p) for p in ports}
 

@@ -15,6 +15,7 @@ from penstock.topologies.columnar.json_writing import DictOf, InstanceOf
 from penstock.topologies.expressions.inference import Inference
 from penstock.topologies.expressions.kernels import either
 from penstock.topologies.expressions.row_function import ExpressionFunction
+from penstock.topologies.expressions.tracing.traced_function import TracedFunction
 from penstock.topologies.expressions.tree import (
     Alias,
     Call,
@@ -40,6 +41,7 @@ from penstock.topologies.operator_api.required_columns import (
     field_at,
     path_of,
 )
+from penstock.topologies.operators.columnar.traced import exact_columns
 
 PYTHON = "it is given a Python function"
 _SIMPLE = ("int64", "float64", "bool", "string", "bytes")
@@ -48,11 +50,25 @@ _SIMPLE = ("int64", "float64", "bool", "string", "bytes")
 # -- what is read --------------------------------------------------------------------------------------------------------
 
 
+def parts_of(fn: Any) -> tuple[ExpressionFunction, ...] | str:
+    """The expressions of a row function, one but for pairs; or why it takes rows."""
+    if isinstance(fn, ExpressionFunction):
+        return (fn,)
+    if not isinstance(fn, TracedFunction):
+        return PYTHON
+    found = fn.columns
+    return f"{PYTHON}; {found}" if isinstance(found, str) else found.parts
+
+
+def _one_of(fn: Any) -> ExpressionFunction | str:
+    found = parts_of(fn)
+    return found if isinstance(found, str) else found[0]
+
+
 def reads(fn: Any) -> RequiredColumns | str:
     """The columns that a row function reads of a record, or why it takes rows."""
-    if not isinstance(fn, ExpressionFunction):
-        return PYTHON
-    return reads_of(fn.expression, fn)
+    found = _one_of(fn)
+    return found if isinstance(found, str) else reads_of(found.expression, found)
 
 
 def reads_of(e: Expression, fn: ExpressionFunction) -> RequiredColumns | str:
@@ -132,10 +148,28 @@ class ColumnarStep(NamedTuple):
 
 def mask_of(fn: Any) -> ColumnarStep | None:
     """The filter's mask; ``None`` where the function has none."""
-    if isinstance(reads(fn), str):
+    found = _one_of(fn)
+    if isinstance(found, str) or isinstance(reads(fn), str):
         return None
-    vectors = Vectors.of(fn)
-    return ColumnarStep(vectors.mask, vectors.failing)
+    vectors = Vectors.of(found)
+    return _guarded(fn, ColumnarStep(vectors.mask, vectors.failing))
+
+
+def _guarded(fn: Any, step: ColumnarStep) -> ColumnarStep:
+    """The step, which leaves batches to a traced function that it may compute otherwise."""
+    if not isinstance(fn, TracedFunction):
+        return step
+    parts = parts_of(fn)
+    assert not isinstance(parts, str)
+    exact = exact_columns(parts)
+
+    def usable(batch: ColumnBatch) -> bool:
+        return fn.unchanged() and exact(batch)
+
+    return ColumnarStep(
+        lambda batch: step.make(batch) if usable(batch) else None,
+        lambda batch: step.failing(batch) if usable(batch) else None,
+    )
 
 
 def by_columns(
@@ -229,8 +263,9 @@ def values_mode(fn: Any, with_key: bool, out: RequiredColumns) -> InputMode:
 
 def _read_by_values(fn: Any, out: RequiredColumns) -> RequiredColumns | str:
     """Finds what is read for new values, or keys, of which ``out`` is required."""
-    if not isinstance(fn, ExpressionFunction):
-        return PYTHON
+    fn = _one_of(fn)
+    if isinstance(fn, str):
+        return fn
     fields = _fields(fn)
     if isinstance(fields, str):
         return fields
@@ -254,9 +289,10 @@ def _read_by_values(fn: Any, out: RequiredColumns) -> RequiredColumns | str:
 
 def values_layout(fn: Any, given: EdgeLayout, input_mode: InputMode) -> EdgeLayout:
     """The layout of what a mapping of values emits."""
-    if input_mode.rows is not None or not isinstance(fn, ExpressionFunction):
+    found = _one_of(fn)
+    if input_mode.rows is not None or isinstance(found, str):
         return EdgeLayout(given.keys)
-    objects = objects_at(_plain(fn.expression), fn)
+    objects = objects_at(_plain(found.expression), found)
     if objects is None:
         return EdgeLayout(given.keys, True)
     above = path_of(objects)
@@ -316,8 +352,13 @@ def why_not_built(python: type, given: dict[str, DataType]) -> str | None:
 
 def values_of(fn: Any) -> ColumnarStep | None:
     """The new values, or keys, of a batch; ``None`` where the function makes none of columns."""
-    if isinstance(_read_by_values(fn, NO_COLUMNS), str):
+    found = _one_of(fn)
+    if isinstance(found, str) or isinstance(_read_by_values(found, NO_COLUMNS), str):
         return None
+    return _guarded(fn, _values_of(found))
+
+
+def _values_of(fn: ExpressionFunction) -> ColumnarStep:
     fields = _fields(fn)
     assert not isinstance(fields, str)
     if fields is None:

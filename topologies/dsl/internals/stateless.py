@@ -31,14 +31,14 @@ def then(
     value: Any = None,
     rekeyed: bool = False,
     condition: bool = False,
-    gives: Literal["key", "value"] | None = None,
+    gives: Literal["key", "value", "pair"] | None = None,
     takes: Sequence[str] = ("key", "value"),
 ) -> Flow:
     """Add an operator that ``make`` builds from the checked function, which is called with the arguments of ``takes``.
-    ``condition`` and ``gives`` allow an expression: as a condition, or for the new key or value, whose serde then follows
-    from its type."""
+    ``condition`` and ``gives`` say what it takes from the function: a condition, or the new key, the value, or both. But for
+    both, an expression is allowed, and the serde then follows from its type."""
     name = flow.wiring.name(flow, kind, name)
-    if condition or gives is not None:
+    if condition or gives in ("key", "value"):
         made = row_function(fn, name, flow, condition=condition, record=True, takes=takes)
     else:
         made = check_function(fn, name, takes=takes)
@@ -48,7 +48,8 @@ def then(
     if condition:
         made = traced(made, flow, takes, "condition")
     elif gives is not None:
-        made = traced(made, flow, takes, gives, (behind.key if gives == "key" else behind.value,))
+        written = {"key": (behind.key,), "value": (behind.value,), "pair": (behind.key, behind.value)}
+        made = traced(made, flow, takes, gives, written[gives])
     flow.wiring.add(name, make(made), flow)
     return behind
 
@@ -161,7 +162,8 @@ def peeked(flow: Flow, kind: str, fn: Any, name: str | None) -> Flow:
 
 def mapped(flow: Flow, fn: Any, key: Any, value: Any, name: str | None) -> Flow:
     """Map records to ``fn(key, value)``."""
-    return then(flow, "map", name, lambda f: stateless.MapSpec(fn=f), fn, key=key, value=value, rekeyed=True)
+    spec = stateless.MapSpec
+    return then(flow, "map", name, lambda f: spec(fn=f), fn, key=key, value=value, rekeyed=True, gives="pair")
 
 
 def flat_mapped(flow: Flow, fn: Any, key: Any, value: Any, name: str | None) -> Flow:

@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from penstock.topologies.expressions.tracing.meanings import (
+    NAMES,
     TYPES,
     Built,
     Callee,
@@ -150,7 +151,7 @@ def _builtin(callee: Callee, args: Sequence[Meaning]) -> Meaning:
         return Scalar(Cast(sure(found), FLOAT64), "float64")
     if function is int and found.kind == "int64":
         return Scalar(sure(found), "int64")
-    raise Untraceable(f"it calls {callee.name} of {found.kind}")
+    raise Untraceable(f"it calls {callee.name} of {NAMES[found.kind]}")
 
 
 def _text(given: Scalar) -> Scalar:
@@ -163,7 +164,7 @@ def formatted(parts: Sequence[Meaning]) -> Meaning:
     for part in parts:
         found = scalar(part)
         if found.kind not in ("string", "int64"):
-            raise Untraceable(f"it formats a value of type {found.kind}")
+            raise Untraceable(f"it formats a value of type {NAMES[found.kind]}")
         texts.append(_text(found).expression)
     return Scalar(Call("concat", tuple(texts)), "string") if texts else Constant("")
 
@@ -199,7 +200,7 @@ def _fitting(python: type, name: str, tp: DataType | None, value: Meaning) -> Me
         raise Untraceable(f"{what} is given null")
     found = scalar(value)
     if found.kind != tp.kind:
-        raise Untraceable(f"{what} is {tp.kind}, and is given {found.kind}")
+        raise Untraceable(f"{what} is {NAMES.get(tp.kind, tp.kind)}, and is given {NAMES[found.kind]}")
     return value if tp.nullable else dataclasses.replace(found, expression=sure(found), nullable=False)
 
 

@@ -11,6 +11,8 @@ from penstock.topologies.expressions.types import BOOL, BYTES, FLOAT64, INT64, S
 
 KINDS: dict[type, str] = {int: "int64", float: "float64", bool: "bool", str: "string", bytes: "bytes"}
 """The kinds of values that are traced."""
+NAMES = {kind: python.__name__ for python, kind in KINDS.items()}
+"""What Python calls them."""
 TYPES: dict[str, DataType] = {t.kind: t for t in (INT64, FLOAT64, BOOL, STRING, BYTES)}
 EXACT_INTS = 2**53
 """All ints up to this one are exact as floats."""

@@ -10,6 +10,7 @@ from typing import Any
 from penstock.topologies.expressions.tracing.meanings import (
     EXACT_INTS,
     KINDS,
+    NAMES,
     Built,
     Callee,
     Constant,
@@ -27,7 +28,6 @@ from penstock.topologies.expressions.tracing.meanings import (
 from penstock.topologies.expressions.tree import Binary, Call, Case, Expression, Unary, literal
 
 _NUMBERS = ("int64", "float64")
-_NAMES = {"int64": "int", "float64": "float", "bool": "bool", "string": "str", "bytes": "bytes"}
 _EMPTY: dict[str, Any] = {"int64": 0, "float64": 0.0, "string": "", "bytes": b""}
 _FOLDED: dict[str, Callable[[Any, Any], Any]] = {
     "+": operator.add,
@@ -54,7 +54,7 @@ def arithmetic(op: str, left: Meaning, right: Meaning) -> Meaning:
     if op == "+" and kinds == {"string"}:
         return Scalar(Binary("+", sure(a), sure(b)), "string")
     if not kinds <= set(_NUMBERS) or (op in ("//", "%") and "float64" in kinds):
-        raise Untraceable(f"it computes {_NAMES[a.kind]} {op} {_NAMES[b.kind]}")
+        raise Untraceable(f"it computes {NAMES[a.kind]} {op} {NAMES[b.kind]}")
     if op == "/" and kinds == {"int64"}:
         return Scalar(Binary(op, _exact(left), _exact(right)), "float64")
     kind = "float64" if op == "/" or "float64" in kinds else "int64"
@@ -89,7 +89,7 @@ def negated(given: Meaning) -> Meaning:
         return Constant(-given.value)
     found = scalar(given)
     if found.kind not in _NUMBERS:
-        raise Untraceable(f"it computes - of {_NAMES[found.kind]}")
+        raise Untraceable(f"it computes - of {NAMES[found.kind]}")
     return Scalar(Unary("-", sure(found)), found.kind)
 
 
@@ -139,7 +139,7 @@ def _both(op: str, left: Meaning, right: Meaning) -> tuple[Expression, Expressio
 def _check_kinds(op: str, a: Scalar, b: Scalar) -> None:
     kinds = {a.kind, b.kind}
     if not (kinds == set(_NUMBERS) or len(kinds) == 1) or (op not in ("==", "!=") and "bool" in kinds):
-        raise Untraceable(f"it compares {_NAMES[a.kind]} {op} {_NAMES[b.kind]}")
+        raise Untraceable(f"it compares {NAMES[a.kind]} {op} {NAMES[b.kind]}")
 
 
 def _equal(left: Meaning, right: Meaning) -> Scalar:
@@ -164,12 +164,12 @@ def _contained(item: Meaning, container: Meaning) -> Scalar:
         # a set has no order, but an expression must be the same in every process
         values = container.value if isinstance(container.value, tuple) else sorted(container.value, key=repr)
         if any(KINDS.get(type(v)) != found.kind or v != v for v in values) or not values:
-            raise Untraceable(f"it looks for {_NAMES[found.kind]} among {container.value!r:.60}")
+            raise Untraceable(f"it looks for {NAMES[found.kind]} among {container.value!r:.60}")
         among = Call("is_in", (found.expression, *(scalar(Constant(v)).expression for v in values)))
         return Scalar(Call("coalesce", (among, literal(False))) if found.nullable else among, "bool")
     whole, part = scalar(container), scalar(item)
     if {whole.kind, part.kind} != {"string"}:
-        raise Untraceable(f"it looks for {_NAMES[part.kind]} in {_NAMES[whole.kind]}")
+        raise Untraceable(f"it looks for {NAMES[part.kind]} in {NAMES[whole.kind]}")
     return Scalar(Call("contains", (sure(whole), sure(part))), "bool")
 
 
@@ -223,7 +223,7 @@ def _chosen(test: Scalar, then: Constant | Scalar, other: Constant | Scalar) -> 
     a = Scalar(null(), known.kind, nullable=True) if then == nothing else known
     b = Scalar(null(), known.kind, nullable=True) if other == nothing else scalar(other)
     if a.kind != b.kind:
-        raise Untraceable(f"it gives {_NAMES[a.kind]} in one case and {_NAMES[b.kind]} in another")
+        raise Untraceable(f"it gives {NAMES[a.kind]} in one case and {NAMES[b.kind]} in another")
     holds = test.expression
     if a.kind == "bool":
         for one, rest, made in (

@@ -12,7 +12,9 @@ import __future__
 import ast
 import functools
 import linecache
+import warnings
 from collections.abc import Iterator
+from contextlib import contextmanager
 from types import CodeType, FunctionType
 from typing import Any
 
@@ -49,7 +51,8 @@ def definition_of(fn: FunctionType) -> Definition:
 @functools.lru_cache(maxsize=32)
 def _definitions(text: str) -> tuple[Definition, ...]:
     try:
-        whole = ast.parse(text)
+        with _no_warnings():
+            whole = ast.parse(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return ()
     return tuple(node for node in ast.walk(whole) if isinstance(node, (ast.Lambda, ast.FunctionDef)))
@@ -71,14 +74,22 @@ def _compiles_to(node: Definition, code: CodeType) -> bool:
     outer = ast.parse(f"def outer({', '.join(code.co_freevars)}): pass").body[0]
     assert isinstance(outer, ast.FunctionDef)
     outer.body = [inner]
+    flags, module = code.co_flags & _FUTURES, ast.Module([outer], [])
     try:
-        made = compile(
-            ast.Module([outer], []), code.co_filename, "exec", flags=code.co_flags & _FUTURES, dont_inherit=True
-        )
+        with _no_warnings():
+            made = compile(module, code.co_filename, "exec", flags=flags, dont_inherit=True)
     except (SyntaxError, ValueError, RecursionError):
         return False
     around = next(_codes(made))
     return any(_same(c, code) for c in _codes(around))
+
+
+@contextmanager
+def _no_warnings() -> Iterator[None]:
+    """Say nothing that was said when the function was first compiled."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
 
 
 def _codes(code: CodeType) -> Iterator[CodeType]:

@@ -11,6 +11,7 @@ from penstock.state.serdes.serde import BYTES, FLOAT, INT, JSON, STRING, Serde
 from penstock.topologies.expressions.inference import ExpressionScope
 from penstock.topologies.expressions.row_function import ExpressionFunction, to_function
 from penstock.topologies.expressions.tracing.meanings import (
+    NAMES,
     TYPES,
     Built,
     Constant,
@@ -46,7 +47,7 @@ class Columns:
 
 class TracedFunction:
     """The function that a user gave, which it calls. ``gives``: what the operator takes from it; ``serdes``: those of the
-    results, the key's before the value's. Two are equal if their functions are."""
+    results, the key's before the value's. It equals the function, and what has an equal one."""
 
     def __init__(
         self,
@@ -70,7 +71,7 @@ class TracedFunction:
         return self.fn(*args)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, TracedFunction) and self.fn == other.fn
+        return bool(self.fn == (other.fn if isinstance(other, TracedFunction) else other))
 
     def __hash__(self) -> int:
         return hash(self.fn)
@@ -115,6 +116,8 @@ class TracedFunction:
             raise Untraceable("it gives no pair that is written as one")
         for part, serde in zip(parts, self.serdes, strict=False):
             _check_written(part, serde)
+        if self.gives != "pair" and isinstance(result, Whole):
+            raise Untraceable(unusable(result))
         return Columns(tuple(map(self._function, parts)), tracer.names.found)
 
     def _function(self, part: Meaning) -> ExpressionFunction:
@@ -145,7 +148,7 @@ def _expression(given: Meaning) -> Expression:
             return StructOf(tuple((name, _expression(part)) for name, part in fields), python)
         case Constant(value) if value is not None:
             return scalar(given).expression
-        case Scalar(e, _, _):
+        case Scalar(e, _, _) | Whole(Input("value") as e, _, _):
             return e
     raise Untraceable("it gives null" if isinstance(given, Constant) else unusable(given))
 
@@ -162,8 +165,8 @@ def _check_written(given: Meaning, serde: Serde[Any]) -> None:
             what = "a dict" if python is None else f"a {python.__name__}"
         case Scalar() | Constant():
             kind = "null" if given == Constant(None) else scalar(given).kind
-            fits, what = serde == _WRITTEN.get(kind), kind
+            fits, what = serde == _WRITTEN.get(kind), NAMES.get(kind, kind)
         case _:
             return
     if not fits:
-        raise Untraceable(f"it gives {what}, which is not what the serde {serde.name} is for; name another one")
+        raise Untraceable(f"it gives {what}, and the serde {serde.name} is for something else")

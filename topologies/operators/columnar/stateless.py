@@ -95,7 +95,7 @@ class _Reads:
                 return f"its expression takes {e.text()} as a whole"
             return RequiredColumns(fields=frozenset((field,)))
         if isinstance(e, Call) and e.function in PRESENCE:
-            if _of_value(e.args[0]):
+            if is_value(e.args[0]):
                 return NO_COLUMNS
             if (field := field_of(e.args[0])) is not None:
                 return RequiredColumns(fields=frozenset((field,)))
@@ -123,7 +123,8 @@ def field_of(e: Expression) -> FieldPath | None:
     return None if leaf is None or leaf[0] != "value" else leaf[1]
 
 
-def _of_value(e: Expression) -> bool:
+def is_value(e: Expression) -> bool:
+    """Whether it is the record's value, and nothing else."""
     return isinstance(e, Input) and e.which == "value"
 
 
@@ -152,10 +153,10 @@ def mask_of(fn: Any) -> ColumnarStep | None:
     if isinstance(found, str) or isinstance(reads(fn), str):
         return None
     vectors = Vectors.of(found)
-    return _guarded(fn, ColumnarStep(vectors.mask, vectors.failing))
+    return guarded(fn, ColumnarStep(vectors.mask, vectors.failing))
 
 
-def _guarded(fn: Any, step: ColumnarStep) -> ColumnarStep:
+def guarded(fn: Any, step: ColumnarStep) -> ColumnarStep:
     """The step, which leaves batches to a traced function that it may compute otherwise."""
     if not isinstance(fn, TracedFunction):
         return step
@@ -255,14 +256,14 @@ def ports_of(predicates: Sequence[Any]) -> Callable[[ColumnBatch], list[Mask] | 
 
 def values_mode(fn: Any, with_key: bool, out: RequiredColumns) -> InputMode:
     """How a mapping of values takes its records."""
-    found = _read_by_values(fn, out)
+    found = read_by_values(fn, out)
     if isinstance(found, str):
         return InputMode(RequiredColumns(key=out.key or with_key, value=True, listed=True), found)
     return InputMode(found | RequiredColumns(key=out.key))
 
 
-def _read_by_values(fn: Any, out: RequiredColumns) -> RequiredColumns | str:
-    """Finds what is read for new values, or keys, of which ``out`` is required."""
+def read_by_values(fn: Any, out: RequiredColumns) -> RequiredColumns | str:
+    """Find what is read for new values, or keys, of which ``out`` is required; or why they are made by rows."""
     fn = _one_of(fn)
     if isinstance(fn, str):
         return fn
@@ -321,13 +322,13 @@ def _fields(fn: ExpressionFunction) -> list[tuple[str, Expression]] | str | None
     e = _plain(fn.expression)
     types = Inference(fn.scope)
     if isinstance(e, StructOf):
-        if e.of is not None and not _of_value(e.of):
+        if e.of is not None and not is_value(e.of):
             return "its struct depends on more than the value"
         why = None if e.python is None else why_not_built(e.python, {n: types.of(f) for n, f in e.fields})
         return list(e.fields) if why is None else why
     if isinstance(e, Extend):
         known = types.of(e.of)
-        if not _of_value(e.of) or known.kind != "struct":
+        if not is_value(e.of) or known.kind != "struct":
             return "the fields of its value are not declared"
         added = dict(e.fields)
         names = dict.fromkeys([*(n for n, _ in known.fields), *added])
@@ -353,12 +354,13 @@ def why_not_built(python: type, given: dict[str, DataType]) -> str | None:
 def values_of(fn: Any) -> ColumnarStep | None:
     """The new values, or keys, of a batch; ``None`` where the function makes none of columns."""
     found = _one_of(fn)
-    if isinstance(found, str) or isinstance(_read_by_values(found, NO_COLUMNS), str):
+    if isinstance(found, str) or isinstance(read_by_values(found, NO_COLUMNS), str):
         return None
-    return _guarded(fn, _values_of(found))
+    return guarded(fn, step_of(found))
 
 
-def _values_of(fn: ExpressionFunction) -> ColumnarStep:
+def step_of(fn: ExpressionFunction) -> ColumnarStep:
+    """The results of an expression that makes columns."""
     fields = _fields(fn)
     assert not isinstance(fields, str)
     if fields is None:
@@ -417,7 +419,7 @@ def builder(names: list[str], python: type | None) -> Callable[..., Any]:
 
 def key_mode(fn: Any, out: RequiredColumns) -> InputMode:
     """How a choice of new keys takes its records."""
-    found = _read_by_values(fn, NO_COLUMNS)
+    found = read_by_values(fn, NO_COLUMNS)
     if isinstance(found, str):
         return InputMode(ALL_AS_ROWS, found)
     return InputMode(found | dataclasses.replace(out, key=False))

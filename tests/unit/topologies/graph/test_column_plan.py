@@ -92,7 +92,7 @@ def test_a_source_decodes_what_anybody_reads() -> None:
 @pytest.mark.parametrize(
     ("make", "operator", "reason"),
     [
-        (lambda s: s.filter(lambda k, v: True, name="x"), "x", "it is given a Python function"),
+        (lambda s: s.filter(lambda k, v: v.tags, name="x"), "x", "it is given a Python function; its record has no field tags"),
         (lambda s: s.filter(f.header("h") == b"", name="x"), "x", "its expression reads headers"),
         (lambda s: s.select_key(f.value(), key=Flat, name="x"), "x", "its expression takes the value as a whole"),
         (lambda s: s.peek(print, name="x"), "x", "it is given a Python function"),

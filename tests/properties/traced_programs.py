@@ -101,15 +101,19 @@ def define(text: str, names: dict[str, Any] | None = None) -> Callable[..., Any]
 
 
 class Writer:
-    """Writes random functions. ``items``: fields are read as items of dicts; ``values``: which fields there are."""
+    """Writes random functions. ``items``: fields are read as items of dicts; ``plain``: values are of this kind, and have no
+    fields."""
 
-    def __init__(self, rng: random.Random, *, items: bool = False) -> None:
+    def __init__(self, rng: random.Random, *, items: bool = False, plain: str | None = None) -> None:
         self._rng = rng
         self._items = items
+        self._plain = plain
         self._locals: dict[str, list[str]] = {}
         self._parameters: list[str] = []
 
     def _field(self, name: str) -> str:
+        if self._plain is not None:
+            return "v"
         first, *others = name.split(".")
         found = f'v["{first}"]' if self._items else f"v.{first}"
         return ".".join([found, *others])
@@ -131,7 +135,7 @@ class Writer:
         if not self._items:
             unsure += {"int": ["maybe.c"], "float": ["inner.h"], "str": ["maybe.w"], "bool": []}[kind]
         fields = {"int": ["a", "b"], "float": ["x", "y"], "str": ["s", "t"], "bool": ["p"]}[kind] * 3 + nested
-        if rng.random() < 0.7:
+        if rng.random() < 0.7 and self._plain in (None, kind):
             return self._field(rng.choice(fields if rng.random() < 0.85 else unsure))
         return rng.choice(
             {
@@ -157,13 +161,16 @@ class Writer:
 
     def null_test(self, depth: int) -> str:
         rng = self._rng
-        name = self._field(rng.choice(("m", "z", "u", "q", *([] if self._items else ["maybe", "inner", "inner.h"]))))
+        inner = [] if self._items else ["maybe", "inner", "inner.h"]
+        name = self._field(rng.choice(("m", "z", "u", "q", *inner)))
         of = rng.choice((name, name, name, *self._parameters, self.of("int", 0)))
         return f"({of} {rng.choice(('is', 'is not', '==', '!='))} None)"
 
     def guarded(self, depth: int) -> str:
         rng = self._rng
-        name, kind = rng.choice((("m", "int"), ("z", "float"), ("u", "str"), *([] if self._items else [("maybe", "")])))
+        inner = [] if self._items or self._plain else [("maybe", "")]
+        name, kind = rng.choice((("m", "int"), ("z", "float"), ("u", "str"), *inner))
+        kind = self._plain or kind
         field = self._field(name)
         used = f"{field}.c < {self.of('int', depth)}" if name == "maybe" else f"{field} < {self.of(kind, depth)}"
         return rng.choice((f"({field} is not None and {used})", f"({field} is None or {used})"))

@@ -19,6 +19,7 @@ from penstock.topologies.expressions.tracing.meanings import (
     Constant,
     Meaning,
     Method,
+    Opaque,
     Scalar,
     Untraceable,
     Whole,
@@ -26,7 +27,7 @@ from penstock.topologies.expressions.tracing.meanings import (
     sure,
     unusable,
 )
-from penstock.topologies.expressions.tracing.operations import choice, compared, negated, truth
+from penstock.topologies.expressions.tracing.operations import choice, compared, truth
 from penstock.topologies.expressions.tree import Call, Cast, Expression, Field
 from penstock.topologies.expressions.types import FLOAT64, STRING, DataType, schema_of
 
@@ -50,7 +51,7 @@ def attribute(owner: Meaning, name: str) -> tuple[Meaning, tuple[Expression, ...
         python = owner.type.python
         if python is None:
             return Method(owner, name), ()
-        why = _why_not_read(python, name)
+        why = None if owner.type.field(name) is None else _why_not_read(python, name)
         if why is not None:
             raise Untraceable(why)
         return _field(owner, name)
@@ -67,7 +68,7 @@ def item(owner: Meaning, key: Meaning) -> tuple[Meaning, tuple[Expression, ...]]
         if owner.type.python is not None:
             raise Untraceable(f"it reads an item of {owner.type.python.__name__}, which has attributes")
         return _field(owner, key.value)
-    raise Untraceable("it reads an item")
+    raise Untraceable(owner.why if isinstance(owner, Opaque) else "it reads an item")
 
 
 def _field(owner: Whole, name: str) -> tuple[Meaning, tuple[Expression, ...]]:

@@ -161,7 +161,7 @@ def _failing_unless(given: Meaning, conditions: tuple[Expression, ...]) -> Meani
         case Constant() | Scalar():
             found = scalar(given)
             return Scalar(Call("provided", (found.expression, *conditions)), found.kind, found.nullable)
-    raise Untraceable(f"{unusable(given)}, after other values")
+    raise Untraceable(unusable(given))
 
 
 def expressions_of(given: Meaning) -> tuple[Expression, ...]:

@@ -207,7 +207,7 @@ def choice(test: Scalar, then: Meaning, other: Meaning) -> Meaning:
             return Built(python, tuple((name, choice(test, a, b)) for (name, a), (_, b) in both))
         case Pair(), Pair():
             return Pair(choice(test, then.key, other.key), choice(test, then.value, other.value))
-        case (Constant() | Scalar()), (Constant() | Scalar()):
+        case ((Constant() | Scalar()), (Constant() | Scalar())):
             return _chosen(test, then, other)
     for one in (then, other):
         if isinstance(one, (Callee, Method)):

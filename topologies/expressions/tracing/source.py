@@ -6,7 +6,6 @@ what the function does, on any version of Python.
 """
 
 from __future__ import annotations
-
 import __future__
 
 import ast
@@ -81,7 +80,7 @@ def _compiles_to(node: Definition, code: CodeType) -> bool:
     except (SyntaxError, ValueError, RecursionError):
         return False
     around = next(_codes(made))
-    return any(_same(c, code) for c in _codes(around))
+    return any(_shape(c) == _shape(code) for c in _codes(around))
 
 
 @contextmanager
@@ -96,14 +95,12 @@ def _codes(code: CodeType) -> Iterator[CodeType]:
     return (c for c in code.co_consts if isinstance(c, CodeType))
 
 
-def _same(a: CodeType, b: CodeType) -> bool:
-    return all(getattr(a, n) == getattr(b, n) for n in _COMPARED) and _shape(a.co_consts) == _shape(b.co_consts)
-
-
 def _shape(constant: Any) -> Any:
-    """The constant such that 1, 1.0 and true differ, and zeros of both signs. No code equals another."""
+    """The constant such that 1, 1.0 and true differ, and zeros of both signs; of code what it does."""
+    if isinstance(constant, CodeType):
+        return tuple(getattr(constant, n) for n in _COMPARED), _shape(constant.co_consts)
     if isinstance(constant, tuple):
         return tuple(map(_shape, constant))
     if isinstance(constant, frozenset):
         return frozenset(map(_shape, constant))
-    return object() if isinstance(constant, CodeType) else (type(constant), repr(constant))
+    return type(constant), repr(constant)

@@ -153,9 +153,7 @@ class Tracer:
                 self._required.append(Evaluated(e))
         return {**env, name: made}
 
-    def _either(
-        self, test: Constant | Scalar, then: Callable[[], Meaning], other: Callable[[], Meaning]
-    ) -> Meaning:
+    def _either(self, test: Constant | Scalar, then: Callable[[], Meaning], other: Callable[[], Meaning]) -> Meaning:
         if isinstance(test, Constant):
             return then() if test.value else other()
         return choice(test, self._apart(then), self._apart(other))

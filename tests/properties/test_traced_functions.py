@@ -24,6 +24,7 @@ from penstock.topologies.operators.columnar import stateless as columnar
 from tests.properties.traced_programs import (
     FLOATS,
     INTS,
+    Inner,
     Kept,
     Made,
     Noted,
@@ -35,7 +36,7 @@ from tests.properties.traced_programs import (
 
 LETTERS = "letters"
 POLICIES = Policies(deserialization="dead_letter", processing="dead_letter", dead_letter_topic=LETTERS)
-VALUES = {"int": int, "float": float, "str": str, "dict": dict, "Made": Made, "Kept": Kept}
+VALUES = {"int": int, "float": float, "str": str, "dict": dict, "Made": Made, "Kept": Kept, "Inner": Inner}
 FLAT = ("a", "b", "x", "y", "s", "t", "p", "m", "z", "u", "q")
 
 

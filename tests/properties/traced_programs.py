@@ -248,6 +248,8 @@ class Writer:
         if gives == "pair":
             value = "v" if rng.random() < 0.3 else self.result(rng.choice(("Made", "Kept")), depth)
             return f"({self.of('str', depth)}, {value})"
+        if gives == "Inner":
+            return self._field(rng.choice(("inner", "maybe")))
         if gives == "dict":
             parts = {"n": "int", "x": "float", "s": "str", "b": "bool"}
             return "{" + ", ".join(f'"{n}": {self.of(k, depth)}' for n, k in parts.items()) + "}"

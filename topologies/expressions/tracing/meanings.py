@@ -30,7 +30,7 @@ class Constant:
     value: Any
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, eq=False)
 class Scalar:
     """A number, truth value, text or bytes that an expression gives. ``nullable``: it may be ``None``."""
 
@@ -39,16 +39,17 @@ class Scalar:
     nullable: bool = False
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, eq=False)
 class Whole:
-    """A record, or an object within one."""
+    """A record, or an object within one. ``there``: the conditions under which it can be read, where it is a result."""
 
     expression: Expression
     type: DataType
     nullable: bool
+    there: tuple[Expression, ...] = ()
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, eq=False)
 class Built:
     """A new record: a dict, or an instance of ``python``."""
 
@@ -56,7 +57,7 @@ class Built:
     fields: tuple[tuple[str, Meaning], ...]
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, eq=False)
 class Pair:
     """A tuple of two: a key and a value."""
 
@@ -64,7 +65,7 @@ class Pair:
     value: Meaning
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, eq=False)
 class Callee:
     """A builtin or a class, by its name."""
 
@@ -72,7 +73,7 @@ class Callee:
     called: Any
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, eq=False)
 class Method:
     """A method of a value."""
 
@@ -80,7 +81,7 @@ class Method:
     name: str
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, eq=False)
 class Opaque:
     """An argument that must not be used, and why."""
 
@@ -126,7 +127,7 @@ def sure(given: Meaning) -> Expression:
     return Call("present", (found.expression,)) if found.nullable else found.expression
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, eq=False)
 class Evaluated:
     """A requirement of a value: that this expression does not fail."""
 
@@ -161,13 +162,15 @@ def _failing_unless(given: Meaning, conditions: tuple[Expression, ...]) -> Meani
         case Constant() | Scalar():
             found = scalar(given)
             return Scalar(Call("provided", (found.expression, *conditions)), found.kind, found.nullable)
+        case Whole():
+            return dataclasses.replace(given, there=(*given.there, *conditions))
     raise Untraceable(unusable(given))
 
 
 def expressions_of(given: Meaning) -> tuple[Expression, ...]:
     """The expressions that a value consists of."""
     match given:
-        case Scalar(e, _, _) | Whole(e, _, _):
+        case Scalar(expression=e) | Whole(expression=e):
             return (e,)
         case Built(_, fields):
             return tuple(e for _, part in fields for e in expressions_of(part))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from types import FunctionType
 from typing import Any, NamedTuple
@@ -18,17 +19,24 @@ class _ABSENT:
 
 
 class Place(NamedTuple):
-    """Where a name is looked up: ``global``, ``cell``, ``default`` or ``builtin``."""
+    """Where a name is looked up: ``global``, ``cell``, ``default``, ``builtin``, or ``keyword`` of ``functools.partial``."""
 
     of: str
     name: str
 
 
-class Names:
-    """Looks up a function's names, and keeps what it has found."""
+def function_of(fn: Any) -> FunctionType | None:
+    """The function, or that of ``functools.partial``; ``None`` for what is no plain function."""
+    found = fn.func if type(fn) is functools.partial else fn
+    return found if type(found) is FunctionType else None
 
-    def __init__(self, fn: FunctionType) -> None:
+
+class Names:
+    """Looks up a function's names, and keeps what it has found. ``given``: the function, or a ``partial`` of it."""
+
+    def __init__(self, fn: FunctionType, given: Any) -> None:
         self._fn = fn
+        self._given = given
         self.found: dict[Place, Any] = {}
         """What was read."""
 
@@ -45,13 +53,22 @@ class Names:
             raise Untraceable(f"it reads {name}, which has no value yet")
         return self._known(held, name, where)
 
-    def default(self, name: str, held: Any) -> Meaning:
+    def default(self, name: str) -> Meaning:
         """What a parameter means that has a default value."""
-        self.found[Place("default", name)] = held
-        return self._known(held, name, "the default value of")
+        return self._known(self._read(Place("default", name)), name, "the default value of")
+
+    def bound(self) -> tuple[list[Meaning], dict[str, Meaning]]:
+        """The arguments that ``functools.partial`` gives."""
+        if self._given is self._fn:
+            return [], {}
+        where = "the bound argument"
+        return (
+            [self._known(held, str(i), where) for i, held in enumerate(self._given.args)],
+            {name: self._known(self._read(Place("keyword", name)), name, where) for name in self._given.keywords},
+        )
 
     def _read(self, place: Place) -> Any:
-        held = self.found[place] = read(self._fn, place)
+        held = self.found[place] = read(self._given, place)
         return held
 
     def _known(self, held: Any, name: str, where: str) -> Meaning:
@@ -70,8 +87,12 @@ def is_plain(held: Any) -> bool:
     return type(held) in _PLAIN
 
 
-def read(fn: FunctionType, place: Place) -> Any:
+def read(given: Any, place: Place) -> Any:
     """What is there now."""
+    fn = function_of(given)
+    assert fn is not None
+    if place.of == "keyword":
+        return given.keywords.get(place.name, _ABSENT)
     if place.of == "global":
         return fn.__globals__.get(place.name, _ABSENT)
     if place.of == "builtin":
@@ -86,7 +107,7 @@ def read(fn: FunctionType, place: Place) -> Any:
     return dict(zip(names[len(names) - len(defaults) :], defaults, strict=True)).get(place.name, _ABSENT)
 
 
-def unchanged(fn: FunctionType, found: Mapping[Place, Any]) -> bool:
+def unchanged(fn: Any, found: Mapping[Place, Any]) -> bool:
     """Whether each name is what it was found to be."""
     return all(_same(read(fn, place), held) for place, held in found.items())
 

@@ -181,7 +181,7 @@ def truth(given: Meaning) -> Constant | Scalar:
     match given:
         case Constant(value):
             return Constant(bool(value))
-        case Whole(expression, tp, _):
+        case Whole(expression=expression, type=tp):
             if tp.python is not None and (hasattr(tp.python, "__bool__") or hasattr(tp.python, "__len__")):
                 raise Untraceable(f"{tp.python.__name__} says itself when it is true")
             return Scalar(Call("is_not_null", (expression,)), "bool")

@@ -47,7 +47,7 @@ def definition_of(fn: FunctionType) -> Definition:
     raise Untraceable("its source is not what it was compiled from")
 
 
-@functools.lru_cache(maxsize=32)
+@functools.lru_cache(maxsize=8)
 def _definitions(text: str) -> tuple[Definition, ...]:
     try:
         with _no_warnings():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from types import FunctionType
 from typing import Any, Literal
 
 from penstock.state.errors import TopologyError
@@ -27,7 +26,7 @@ from penstock.topologies.expressions.tracing.meanings import (
 )
 from penstock.topologies.expressions.tracing.names import Place, unchanged
 from penstock.topologies.expressions.tracing.tracer import Tracer
-from penstock.topologies.expressions.tree import Expression, Input, StructOf
+from penstock.topologies.expressions.tree import Call, Expression, Input, StructOf
 from penstock.topologies.expressions.types import DataType
 
 Gives = Literal["condition", "key", "value", "pair"]
@@ -38,11 +37,14 @@ _WRITTEN: dict[str, Serde[Any]] = {"int64": INT, "float64": FLOAT, "string": STR
 
 class Columns:
     """What a function was traced to. ``parts``: the expressions of its result, one, or those of a key and a value.
-    ``found``: the names that it reads, and what they meant."""
+    ``found``: the names that it reads, and what they meant. ``of_records``: only records that are not null have columns."""
 
-    def __init__(self, parts: tuple[ExpressionFunction, ...], found: Mapping[Place, Any]) -> None:
+    def __init__(
+        self, parts: tuple[ExpressionFunction, ...], found: Mapping[Place, Any], *, of_records: bool = False
+    ) -> None:
         self.parts = parts
         self.found = dict(found)
+        self.of_records = of_records
 
 
 class TracedFunction:
@@ -92,19 +94,15 @@ class TracedFunction:
                 self._known = self._traced()
             except Untraceable as exc:
                 self._known = str(exc)
+            except (TopologyError, TypeError, ValueError, RecursionError) as exc:  # of the classes that it names
+                self._known = f"it cannot be traced ({type(exc).__name__}: {exc})"
         return self._known
 
     def unchanged(self) -> bool:
         """Whether all names that it reads still mean what they did."""
-        return (
-            isinstance(self._known, Columns)
-            and isinstance(self.fn, FunctionType)
-            and unchanged(self.fn, self._known.found)
-        )
+        return isinstance(self._known, Columns) and unchanged(self.fn, self._known.found)
 
     def _traced(self) -> Columns:
-        if type(self.fn) is not FunctionType:
-            raise Untraceable("it is not defined by def or lambda")
         tracer = Tracer(self.fn)
         given = [_argument(which, self.scope) for which in self.arguments]
         result = tracer.traced(given, condition=self.gives == "condition")
@@ -116,9 +114,10 @@ class TracedFunction:
             raise Untraceable("it gives no pair that is written as one")
         for part, serde in zip(parts, self.serdes, strict=False):
             _check_written(part, serde)
-        if self.gives != "pair" and isinstance(result, Whole):
+        if self.gives != "pair" and isinstance(result, Whole) and isinstance(result.expression, Input):
             raise Untraceable(unusable(result))
-        return Columns(tuple(map(self._function, parts)), tracer.names.found)
+        of_records = any(isinstance(part, Whole) and part.there for part in parts)
+        return Columns(tuple(map(self._function, parts)), tracer.names.found, of_records=of_records)
 
     def _function(self, part: Meaning) -> ExpressionFunction:
         e = _expression(part)
@@ -148,9 +147,16 @@ def _expression(given: Meaning) -> Expression:
             return StructOf(tuple((name, _expression(part)) for name, part in fields), python)
         case Constant(value) if value is not None:
             return scalar(given).expression
-        case Scalar(e, _, _) | Whole(Input("value") as e, _, _):
+        case Scalar(expression=e):
+            return e
+        case Whole(expression=e, there=there) if all(_is_record_there(c) for c in there):
             return e
     raise Untraceable("it gives null" if isinstance(given, Constant) else unusable(given))
+
+
+def _is_record_there(condition: Expression) -> bool:
+    """Whether a condition is that the record is not null."""
+    return condition.same_as(Call("is_not_null", (Input("value"),)))
 
 
 def _check_written(given: Meaning, serde: Serde[Any]) -> None:
@@ -166,6 +172,9 @@ def _check_written(given: Meaning, serde: Serde[Any]) -> None:
         case Scalar() | Constant():
             kind = "null" if given == Constant(None) else scalar(given).kind
             fits, what = serde == _WRITTEN.get(kind), NAMES.get(kind, kind)
+        case Whole(expression=e, type=tp):
+            fits = isinstance(e, Input) or (tp.python is not None and serde.declared is tp.python)
+            what = f"a {'dict' if tp.python is None else tp.python.__name__}"
         case _:
             return
     if not fits:

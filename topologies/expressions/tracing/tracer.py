@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from types import FunctionType
+from typing import Any
 
 from penstock.topologies.expressions.tracing.calls import attribute, called, formatted, item
 from penstock.topologies.expressions.tracing.meanings import (
@@ -23,7 +23,7 @@ from penstock.topologies.expressions.tracing.meanings import (
     scalar,
     sure,
 )
-from penstock.topologies.expressions.tracing.names import Names
+from penstock.topologies.expressions.tracing.names import Names, function_of
 from penstock.topologies.expressions.tracing.operations import arithmetic, choice, compared, inverse, negated, truth
 from penstock.topologies.expressions.tracing.source import definition_of
 from penstock.topologies.expressions.tree import Field, Input, Literal
@@ -65,10 +65,13 @@ _Env = Mapping[str, Meaning]
 
 
 class Tracer:
-    """Traces one function."""
+    """Traces one function, or a ``functools.partial`` of one. Raises ``Untraceable``."""
 
-    def __init__(self, fn: FunctionType) -> None:
-        self.names = Names(fn)
+    def __init__(self, given: Any) -> None:
+        fn = function_of(given)
+        if fn is None:
+            raise Untraceable("it is not defined by def or lambda")
+        self.names = Names(fn, given)
         self._fn = fn
         self._definition = definition_of(fn)
         self._required: list[Requirement] = []
@@ -91,12 +94,15 @@ class Tracer:
         if args.vararg or args.kwarg or args.kwonlyargs:
             raise Untraceable("it takes any number of arguments, or keywords")
         names = [a.arg for a in (*args.posonlyargs, *args.args)]
-        env = dict(zip(names, arguments, strict=False))
-        defaults = self._fn.__defaults__ or ()
-        for name, held in zip(names[len(names) - len(defaults) :], defaults, strict=True):
+        first, named = self.names.bound()
+        given = [*first, *arguments]
+        env = dict(zip(names, given, strict=False))
+        wrong = len(given) > len(names) or any(n in env or n not in names[len(args.posonlyargs) :] for n in named)
+        env |= named
+        for name in names[len(names) - len(self._fn.__defaults__ or ()) :]:
             if name not in env:
-                env[name] = self.names.default(name, held)
-        if len(env) < len(names) or len(arguments) > len(names):
+                env[name] = self.names.default(name)
+        if wrong or len(env) < len(names):
             raise Untraceable("it takes another number of arguments")
         return env
 

@@ -15,7 +15,7 @@ from penstock.topologies.columnar.json_writing import DictOf, InstanceOf
 from penstock.topologies.expressions.inference import Inference
 from penstock.topologies.expressions.kernels import either
 from penstock.topologies.expressions.row_function import ExpressionFunction
-from penstock.topologies.expressions.tracing.traced_function import TracedFunction
+from penstock.topologies.expressions.tracing.traced_function import Columns, TracedFunction
 from penstock.topologies.expressions.tree import (
     Alias,
     Call,
@@ -163,8 +163,11 @@ def guarded(fn: Any, step: ColumnarStep) -> ColumnarStep:
     parts = parts_of(fn)
     assert not isinstance(parts, str)
     exact = exact_columns(parts)
+    of_records = isinstance(fn.columns, Columns) and fn.columns.of_records
 
     def usable(batch: ColumnBatch) -> bool:
+        if of_records and (batch.value_column is None or nulls_of(batch.value_column) is not None):
+            return False
         return fn.unchanged() and exact(batch)
 
     return ColumnarStep(

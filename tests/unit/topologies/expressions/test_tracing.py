@@ -192,7 +192,8 @@ def test_why_a_condition_is_not_traced(body: str, reason: str) -> None:
         ("Out(v.n, a=3)", "it makes a Out without values, or with one given twice"),
         ("Checked(a=v.n)", "it makes a Checked, which has a __post_init__"),
         ("Own(a=v.n)", "it makes a Own, which customizes how it is made"),
-        ("v.bid", "it uses bid as a whole"),
+        ("v.bid", "traced"),
+        ("v.last if v.ok else v.bid", "it gives a record in one case and something else in another"),
         ("v", "it uses value() as a whole"),
         ("None", "it gives null"),
         ("v.n if v.ok else v.price", "it gives int in one case and float in another"),
@@ -234,7 +235,9 @@ def test_why_a_definition_is_not_traced(body: str, reason: str) -> None:
 
 def test_functions_that_are_none_of_python() -> None:
     plain = "it is not defined by def or lambda"
-    assert why(partial(lambda r, k, v: v.n > r, 3)) == plain
+    assert why(partial(partial, 3)) == plain
+    assert why(partial(lambda k, v, r: v.n > r, v=3)) == "it takes another number of arguments"
+    assert why(partial(lambda r, k, v: v.n in r, [3])) == "it reads the bound argument 0, a list, which may change"
     assert why(str.lower) == plain
     assert why("a".startswith) == plain
     assert why(Out) == plain
@@ -269,6 +272,16 @@ def test_what_functions_become() -> None:
     )
     assert text(lambda k, v: (v.kind, v), "pair") == "present(kind), value()"
     assert text(lambda k, v: {"n": v["n"]}, "value", value={"n": int}) == "struct(n=present(n))"
+
+
+def test_partial_functions() -> None:
+    assert text(partial(lambda r, k, v: v.n > r, 3)) == "present(n) > 3"
+    assert text(partial(lambda k, v, r, s=2: v.n * s > r, r=3)) == "present(n) * 2 > 3"
+    fn = partial(lambda k, v, r: v.n > r, r=3)
+    found = traced(fn)
+    assert isinstance(found.columns, Columns) and found.unchanged()
+    fn.keywords["r"] = 4
+    assert not found.unchanged()
 
 
 def test_what_is_computed_and_not_used_may_fail_all_the_same() -> None:

@@ -20,9 +20,9 @@ What is the same, and why; all else is refused:
   field of a record that is null raises in Python; the expression fails there.
 * *truth*: of an int and a float ``!= 0``, of text and bytes ``!= ""``, of null false; ``and``, ``or`` and ``not`` are
   choices between values, as in Python.
-* *bool* is no number here: arithmetic and comparisons with numbers are refused, and so is any comparison of values of
+* *bool* is not a number here: arithmetic and comparisons with numbers are refused, and so is any comparison of values of
   different kinds, except for int with float.
-* *choices*: both values must be of one kind, since an expression would widen an int beside a float. What only one side
+* *choices*: both values must be of one kind, since an expression would make a float of an int. What only one side
   computes can only fail where that side is taken. Chained comparisons stop where a comparison is false.
 * *texts* are compared by code points in both, and their methods are Python's own.
 * *results*: a Struct, a dataclass with a generated ``__init__``, or a dict is built by the same call from the same values,

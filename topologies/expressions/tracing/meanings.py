@@ -1,4 +1,4 @@
-"""What the parts of a traced function mean: values, of which some are expressions."""
+"""The meanings of the parts of a traced function: values, of which some are expressions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from penstock.topologies.expressions.types import BOOL, BYTES, FLOAT64, INT64, S
 KINDS: dict[type, str] = {int: "int64", float: "float64", bool: "bool", str: "string", bytes: "bytes"}
 """The kinds of values that are traced."""
 NAMES = {kind: python.__name__ for python, kind in KINDS.items()}
-"""What Python calls them."""
+"""Their names in Python."""
 TYPES: dict[str, DataType] = {t.kind: t for t in (INT64, FLOAT64, BOOL, STRING, BYTES)}
 EXACT_INTS = 2**53
 """All ints up to this one are exact as floats."""
@@ -106,7 +106,7 @@ def scalar(given: Meaning) -> Scalar:
 
 
 def unusable(given: Meaning) -> str:
-    """Why a value that is no scalar cannot be computed with."""
+    """Why a value cannot be computed with."""
     match given:
         case Opaque(why):
             return why

@@ -26,22 +26,22 @@ class Place(NamedTuple):
 
 
 def function_of(fn: Any) -> FunctionType | None:
-    """The function, or that of ``functools.partial``; ``None`` for what is no plain function."""
+    """The function, or that of ``functools.partial``; ``None`` for anything else."""
     found = fn.func if type(fn) is functools.partial else fn
     return found if type(found) is FunctionType else None
 
 
-class Names:
+class NamesOfFunction:
     """Looks up a function's names, and keeps what it has found. ``given``: the function, or a ``partial`` of it."""
 
     def __init__(self, fn: FunctionType, given: Any) -> None:
         self._fn = fn
         self._given = given
         self.found: dict[Place, Any] = {}
-        """What was read."""
+        """The names that were read, and what they meant."""
 
     def meaning(self, name: str) -> Meaning:
-        """What a name means. Raises ``Untraceable`` unless that is a constant, a builtin, or a class of records."""
+        """Return what a name means. Raises ``Untraceable`` unless that is a constant, a builtin, or a class of records."""
         held = self._read(Place("cell" if name in self._fn.__code__.co_freevars else "global", name))
         where = "the global"
         if name in self._fn.__code__.co_freevars:
@@ -54,7 +54,7 @@ class Names:
         return self._known(held, name, where)
 
     def default(self, name: str) -> Meaning:
-        """What a parameter means that has a default value."""
+        """Return what a parameter means that has a default value."""
         return self._known(self._read(Place("default", name)), name, "the default value of")
 
     def bound(self) -> tuple[list[Meaning], dict[str, Meaning]]:
@@ -88,7 +88,7 @@ def is_plain(held: Any) -> bool:
 
 
 def read(given: Any, place: Place) -> Any:
-    """What is there now."""
+    """Return what is there now."""
     fn = function_of(given)
     assert fn is not None
     if place.of == "keyword":

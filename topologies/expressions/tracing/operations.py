@@ -62,7 +62,7 @@ def arithmetic(op: str, left: Meaning, right: Meaning) -> Meaning:
 
 
 def _folded(op: str, left: Constant, right: Constant) -> Constant:
-    """What Python makes of two constants."""
+    """Compute it of two constants, as Python does."""
     a, b = left.value, right.value
     kinds = {type(a), type(b)}
     if not (kinds <= {int, float, bool} or (kinds == {str} and op not in ("*", "%")) or op in ("==", "!=")):

@@ -36,7 +36,7 @@ _WRITTEN: dict[str, Serde[Any]] = {"int64": INT, "float64": FLOAT, "string": STR
 
 
 class Columns:
-    """What a function was traced to. ``parts``: the expressions of its result, one, or those of a key and a value.
+    """The expressions that a function was traced to. ``parts``: those of its result, one, or those of a key and a value.
     ``found``: the names that it reads, and what they meant. ``of_records``: only records that are not null have columns."""
 
     def __init__(

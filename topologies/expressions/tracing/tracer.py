@@ -23,7 +23,7 @@ from penstock.topologies.expressions.tracing.meanings import (
     scalar,
     sure,
 )
-from penstock.topologies.expressions.tracing.names import Names, function_of
+from penstock.topologies.expressions.tracing.names import NamesOfFunction, function_of
 from penstock.topologies.expressions.tracing.operations import arithmetic, choice, compared, inverse, negated, truth
 from penstock.topologies.expressions.tracing.source import definition_of
 from penstock.topologies.expressions.tree import Field, Input, Literal
@@ -71,14 +71,15 @@ class Tracer:
         fn = function_of(given)
         if fn is None:
             raise Untraceable("it is not defined by def or lambda")
-        self.names = Names(fn, given)
+        self.names = NamesOfFunction(fn, given)
         self._fn = fn
         self._definition = definition_of(fn)
         self._required: list[Requirement] = []
         self._steps = 0
 
     def traced(self, arguments: Sequence[Meaning], *, condition: bool = False) -> Meaning:
-        """What the function gives for these arguments; with ``condition``, whether that is true. Raises ``Untraceable``."""
+        """Return what the function gives for these arguments; with ``condition``, whether that is true. Raises
+        ``Untraceable``."""
         env = self._bound(arguments)
         node = self._definition
         if isinstance(node, ast.Lambda):
@@ -107,7 +108,7 @@ class Tracer:
         return env
 
     def _apart(self, make: Callable[[], Meaning]) -> Meaning:
-        """What ``make`` gives, failing where something that it read would have raised."""
+        """Return what ``make`` gives, failing where something that it read would have raised."""
         around, self._required = self._required, []
         try:
             return provided(make(), self._required)
@@ -122,7 +123,7 @@ class Tracer:
     # -- statements ------------------------------------------------------------------------------------------------
 
     def _run(self, statements: Sequence[ast.stmt], env: _Env, *, condition: bool) -> Meaning:
-        """What the statements return."""
+        """Return what the statements return."""
         for place, statement in enumerate(statements):
             self._step()
             match statement:
@@ -254,7 +255,7 @@ class Tracer:
         )
 
     def _among(self, node: ast.expr, env: _Env) -> Meaning:
-        """What stands behind ``in``."""
+        """Return what stands behind ``in``."""
         if not isinstance(node, (ast.Tuple, ast.List, ast.Set)):
             return self._expression(node, env)
         parts = [self._expression(e, env) for e in node.elts]
@@ -305,7 +306,7 @@ class Tracer:
         for key in keys:
             found = None if key is None else self._expression(key, env)
             if not isinstance(found, Constant) or type(found.value) is not str:
-                raise Untraceable("it makes a dict with keys that are no constant texts")
+                raise Untraceable("it makes a dict with keys other than constant texts")
             names.append(found.value)
         if len(set(names)) < len(names) or not names:
             raise Untraceable("it makes a dict with the same key twice, or without any")

@@ -51,7 +51,7 @@ _SIMPLE = ("int64", "float64", "bool", "string", "bytes")
 
 
 def parts_of(fn: Any) -> tuple[ExpressionFunction, ...] | str:
-    """The expressions of a row function, one but for pairs; or why it takes rows."""
+    """The expressions of a row function, one, or two of pairs; or why it takes rows."""
     if isinstance(fn, ExpressionFunction):
         return (fn,)
     if not isinstance(fn, TracedFunction):

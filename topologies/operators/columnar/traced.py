@@ -23,7 +23,7 @@ _CLASSES: dict[str, type] = {"int64": int, "float64": float, "bool": bool, "stri
 
 
 class _Read(NamedTuple):
-    """What is read of a record: the key, or a part of the value, and its type."""
+    """A part of a record that is read: the key, or a part of the value, and its type."""
 
     which: str
     path: tuple[str, ...]

@@ -54,7 +54,7 @@ def _is_exact(column: Column | None, tp: DataType, path: tuple[str, ...]) -> boo
         return column is not None and _holds(column, tp.kind)
     if not isinstance(column, StructColumn) or not _makes(column, tp.python):
         return False
-    if not path:
+    if not path or isinstance(column, ParsedColumn):  # what is parsed is what the serde reads
         return True
     inner = tp.field(path[0])
     return inner is not None and _is_exact(column.fields.get(path[0]), inner, path[1:])

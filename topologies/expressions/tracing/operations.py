@@ -110,6 +110,8 @@ def compared(op: str, left: Meaning, right: Meaning) -> Meaning:
     if op in ("==", "!="):
         for one, other in ((left, right), (right, left)):
             if other == Constant(None):
+                if isinstance(one, Whole):
+                    raise Untraceable("it compares a record, whose class may say what that means; use is None")
                 return _null_test(one, negative=op == "!=")
         equal = _equal(left, right)
         return equal if op == "==" else inverse(equal)

@@ -32,6 +32,7 @@ _COMPARED = (
     "co_varnames",
     "co_freevars",
     "co_cellvars",
+    "co_exceptiontable",
 )
 
 

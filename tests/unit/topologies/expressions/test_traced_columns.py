@@ -6,7 +6,7 @@ import dataclasses
 import linecache
 import pickle
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypedDict
 
 import orjson
 import pytest
@@ -118,6 +118,29 @@ def test_ints_where_floats_are_declared_stay_ints(made: list[bool]) -> None:
         )
     )
     assert list(map(type, seen)) == [int] * 3 and made == [True, False]
+
+
+class Item(TypedDict):
+    n: int
+    note: str | None
+
+
+def test_typed_dicts_are_read_by_item(made: list[bool]) -> None:
+    builder = ps.StreamsBuilder(value=ps.typed_json(Item))
+    builder.stream("in", key=str).filter(lambda k, v: v["n"] > 1 and v["note"] != "x").to("out")
+    driver = TopologyTestDriver(builder.build(), options=TaskOptions(batch_max_records=100), columns=True)
+    rows = [{"n": n, "note": note} for n in (1, 2) for note in ("x", "y", None)]
+    driver.pipe_raw({"in": [Record(b"k", orjson.dumps(r), i) for i, r in enumerate(rows)]})
+    assert values(driver) == rows[4:] and made == [True]
+
+
+def test_objects_within_records_are_passed_on(made: list[bool]) -> None:
+    def topology(stream: Any) -> None:
+        lasts = stream.filter(lambda k, v: v.last is not None).map_values(lambda v: v.last, value=Bid)
+        lasts.filter(lambda k, v: v.price > 2).to("out")
+
+    rows = [{**r, "last": last} for r, last in zip(ROWS, (None, {"price": 2}, {"price": 3}), strict=True)]
+    assert values(run(topology, rows)) == [{"price": 3}] and made == [True] * 3
 
 
 def test_rows_that_overflow_are_pythons(made: list[bool]) -> None:

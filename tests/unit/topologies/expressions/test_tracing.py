@@ -138,6 +138,7 @@ NAMES = {"RATE": 3, "LIST": [1], "Out": Out, "Checked": Checked, "Own": Own, "le
         ("v.n == True", "it compares int == bool"),
         ("v.ok < True", "it compares bool < bool"),
         ("v.left == 2.5", "it compares an int with a float, one of which may be null"),
+        ("v == None", "it compares a record, whose class may say what that means; use is None"),
         ("v.n is 3", "it asks for the identity of objects"),
         ("v.n in (1, 'a')", "it looks for int among (1, 'a')"),
         ("v.n in (1, None)", "it looks for int among (1, None)"),

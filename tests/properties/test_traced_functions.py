@@ -46,7 +46,7 @@ def random_step(rng: random.Random, writer: Writer, stream: KStream) -> tuple[KS
         ("filter", "filter_not", "filter_values", "branch", "select_key", "map_values", "map_values", "with_key", "map")
     )
     parameters = "v" if kind in ("filter_values", "map_values") else "k, v"
-    gives = {"select_key": rng.choice(("str", "int", "float")), "map": "pair"}.get(kind, "test")
+    gives = {"select_key": rng.choice(("str", "int", "float", "Made", "dict")), "map": "pair"}.get(kind, "test")
     if kind in ("map_values", "with_key"):
         gives = rng.choice(tuple(VALUES))
     text = writer.function(parameters, gives)

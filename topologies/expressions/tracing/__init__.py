@@ -29,7 +29,8 @@ What is the same, and why; all else is refused:
   if each has the declared type. A step's result must be what its serde writes.
 * *names*: a global, a variable of an enclosing function and a default value may be rebound at any time, and a name that
   a loop binds means its last value. So each name that is read is compared before each batch, and a batch that finds another
-  value is computed by the function.
+  value is computed by the function. Not seen is a function whose ``__code__`` is replaced after the topology was built, or
+  a class of records whose attributes are.
 * *types*: fields of type Decimal, datetime, list, of several types or of none are refused. Before each batch the columns
   are compared with the declared types, since a function before may have given something else.
 """

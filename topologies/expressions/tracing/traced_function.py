@@ -114,8 +114,8 @@ class TracedFunction:
             raise Untraceable("it gives no pair that is written as one")
         for part, serde in zip(parts, self.serdes, strict=False):
             _check_written(part, serde)
-        if self.gives != "pair" and isinstance(result, Whole) and isinstance(result.expression, Input):
-            raise Untraceable(unusable(result))
+        if isinstance(parts[0], Whole) and (self.gives != "value" or isinstance(parts[0].expression, Input)):
+            raise Untraceable(unusable(parts[0]))
         of_records = any(isinstance(part, Whole) and part.there for part in parts)
         return Columns(tuple(map(self._function, parts)), tracer.names.found, of_records=of_records)
 

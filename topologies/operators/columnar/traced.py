@@ -74,7 +74,7 @@ def _makes(column: StructColumn, python: type | None) -> bool:
 def _holds(column: Column, kind: str) -> bool:
     """Whether each value is null or of the very class of the kind."""
     if isinstance(column, NumberColumn):
-        return bool(column.array.dtype == _ARRAYS.get(kind))
+        return kind in _ARRAYS and bool(column.array.dtype == _ARRAYS[kind])
     if isinstance(column, EncodedColumn) and column.serde.exact is not None:
         return column.serde.exact is _CLASSES[kind]
     if isinstance(column, CodedColumn):

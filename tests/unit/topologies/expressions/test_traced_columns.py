@@ -8,6 +8,7 @@ import pickle
 from collections.abc import Callable
 from typing import Any, TypedDict
 
+import msgspec
 import orjson
 import pytest
 from pyspark import cloudpickle
@@ -118,6 +119,31 @@ def test_ints_where_floats_are_declared_stay_ints(made: list[bool]) -> None:
         )
     )
     assert list(map(type, seen)) == [int] * 3 and made == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("fn", "n", "price"),
+    [
+        (lambda v: v.n > v.price, 2**53 + 1, 2.0**53),
+        (lambda v: v.price < v.n, 2**53 + 1, 2.0**53),
+        (lambda v: v.price == v.n, 2**53 + 1, 2.0**53),
+        (lambda v: v.n != 9007199254740992.0, 2**53 + 1, 0.0),
+        (lambda v: v.n / 10, 2**60 + 1, 0.0),
+        (lambda v: v.n / 3, 2**53 + 1, 0.0),
+        (lambda v: 1 / v.n, 2**53 + 1, 0.0),
+        (lambda v: v.n / v.bid.price, 2**53 + 3, 0.0),
+        (lambda v: -v.n, -(2**63), 0.0),
+        (lambda v: abs(v.n), -(2**63), 0.0),
+        (lambda v: v.n // -1, -(2**63), 0.0),
+        (lambda v: v.n * v.n, 2**40, 0.0),
+    ],
+)
+def test_ints_at_the_edges(fn: Any, n: int, price: float, made: list[bool]) -> None:
+    seen: list[Any] = []
+    rows = [*ROWS, {**ROWS[0], "n": n, "price": price, "bid": {"price": 10}}]
+    run(lambda s: s.map_values(fn, value=dict).foreach(lambda k, v: seen.append(v)), rows)
+    expected = [fn(msgspec.convert(row, Order)) for row in rows]
+    assert list(map(repr, seen)) == list(map(repr, expected)) and made == [False]
 
 
 class Item(TypedDict):

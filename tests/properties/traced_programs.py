@@ -120,7 +120,7 @@ class Writer:
 
     def of(self, kind: str, depth: int = 3) -> str:
         """An expression of a kind: ``int``, ``float``, ``str`` or ``bool``; now and then of another."""
-        if self._rng.random() < 0.01:
+        if self._rng.random() < 0.02:
             kind = self._rng.choice(("int", "float", "str", "bool"))
         if self._locals.get(kind) and self._rng.random() < 0.4:
             return self._rng.choice(self._locals[kind])

@@ -52,7 +52,7 @@ def run(make: Callable[[Any], Any], rows: list[Any] = ROWS, **options: Any) -> T
     builder = ps.StreamsBuilder(value=Order)
     make(builder.stream("in", key=str))
     driver = TopologyTestDriver(builder.build(), options=TaskOptions(batch_max_records=100), columns=True)
-    driver.pipe_raw({"in": [Record(b"k", orjson.dumps(r), i) for i, r in enumerate(rows)]})
+    driver.pipe_raw({"in": [Record(b"k", None if r is None else orjson.dumps(r), i) for i, r in enumerate(rows)]})
     return driver
 
 
@@ -144,6 +144,48 @@ def test_ints_at_the_edges(fn: Any, n: int, price: float, made: list[bool]) -> N
     run(lambda s: s.map_values(fn, value=dict).foreach(lambda k, v: seen.append(v)), rows)
     expected = [fn(msgspec.convert(row, Order)) for row in rows]
     assert list(map(repr, seen)) == list(map(repr, expected)) and made == [False]
+
+
+class Two(msgspec.Struct):
+    first: int
+    second: int
+
+
+@pytest.mark.parametrize(
+    "fn",
+    [
+        lambda v: max(v.price, -0.0),
+        lambda v: max(-0.0, v.price),
+        lambda v: min(v.price, -0.0),
+        lambda v: min(-v.price, 0.0),
+        lambda v: Two(v.n, v.bid.price),
+        lambda v: Two(second=v.n, first=1),
+        lambda v: v.n and v.n - 1,
+        lambda v: v.n or 7,
+    ],
+)
+def test_what_is_equal_is_not_the_same(fn: Any, made: list[bool]) -> None:
+    seen: list[Any] = []
+    rows = [{**ROWS[0], "n": n, "price": price} for n in (0, 1) for price in (0.0, -0.0, 1.0)]
+    run(lambda s: s.map_values(fn, value=dict).foreach(lambda k, v: seen.append(v)), rows)
+    assert list(map(repr, seen)) == [repr(fn(msgspec.convert(row, Order))) for row in rows] and made == [True]
+
+
+@pytest.mark.parametrize(
+    "fn",
+    [
+        lambda k, v: v.note is None,
+        lambda k, v: v.note == "x",
+        lambda k, v: not v.left,
+        lambda k, v: v.last is None,
+        lambda k, v: v.ok or v.n > 0,
+        lambda k, v: k == "k" and v.note != "x",
+    ],
+)
+def test_fields_of_a_null_record_raise(fn: Any, made: list[bool]) -> None:
+    with pytest.raises(Exception, match="offset 3, operator in-filter: AttributeError"):
+        run(lambda s: s.filter(fn).to("out"), [*ROWS, None])
+    assert made == [False]
 
 
 class Item(TypedDict):

@@ -89,8 +89,8 @@ def _field(owner: Whole, name: str) -> tuple[Meaning, tuple[Expression, ...]]:
 
 def _why_not_read(python: type, name: str) -> str | None:
     """Why an attribute may be more than the field of this name."""
-    base = msgspec.Struct if issubclass(python, msgspec.Struct) else object
-    if python.__getattribute__ is not base.__getattribute__:
+    base: type = msgspec.Struct if issubclass(python, msgspec.Struct) else object
+    if getattr_static(python, "__getattribute__") is not getattr_static(base, "__getattribute__"):
         return f"{python.__name__} customizes attribute access"
     held = getattr_static(python, name, None)
     plain = isinstance(held, MemberDescriptorType) or not inspect.isdatadescriptor(held)

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any, TypedDict
 
 import msgspec
+import numpy as np
 import orjson
 import pytest
 from pyspark import cloudpickle
@@ -19,6 +20,7 @@ from penstock.streams.task.task_options import TaskOptions
 from penstock.streams.testing.test_driver import TopologyTestDriver
 from penstock.topologies.columnar import column_parts
 from penstock.topologies.expressions import functions as f
+from penstock.topologies.expressions import kernels as k
 from penstock.topologies.operators.columnar import stateless as columnar
 from tests.properties.traced_programs import define
 from tests.unit.topologies.expressions.test_tracing import RATE, Bid, Order, Out, text, traced
@@ -224,6 +226,13 @@ def test_errors_are_the_functions_own(made: list[bool]) -> None:
     ) as caught:
         run(lambda s: s.filter(lambda k, v: 10 // (v.n - 2) > 0).to("out"))
     assert isinstance(caught.value.__cause__, ZeroDivisionError)
+
+
+def test_distinct_values_that_must_be_there() -> None:
+    of = k.Distinct(np.array([0, 1, 0], np.int32), ["a", None])
+    errors = of.present().errors
+    assert errors is not None and errors.tolist() == [False, True, False]
+    assert k.Distinct(of.codes, ["a", "b"]).present().errors is None
 
 
 # -- nothing else changes ------------------------------------------------------------------------------------------------

@@ -2,7 +2,8 @@
 
 Python does not keep the text of a function, only where it stood: on one line there may be several, and the file may have
 changed. So a piece of text is believed only if it compiles to the very instructions that the function runs. Then it means
-what the function does, on any version of Python. The text is a file of the program itself, and decides no answer, only whether columns are used.
+what the function does, on any version of Python. What is read so is a file of the program itself, and it decides only
+whether columns are used.
 """
 
 from __future__ import annotations

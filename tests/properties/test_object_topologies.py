@@ -129,6 +129,10 @@ TOPOLOGIES: dict[str, tuple[type, Callable[[Stream], Any]]] = {
     ),
     "functions of all objects": (
         Event,
+        lambda s: s.map_values(col("middle")).map_values(lambda m: m and [m.n], value=list).to("out"),
+    ),
+    "traced functions of all objects": (
+        Event,
         lambda s: s.map_values(col("middle")).map_values(lambda m: None if m is None else m.n, value=dict).to("out"),
     ),
     "objects that are always there": (

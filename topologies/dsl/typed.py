@@ -25,6 +25,7 @@ from penstock.topologies.aggregators.expression_aggregates import aggregator_of_
 from penstock.topologies.dsl.wiring import Flow, check_function
 from penstock.topologies.expressions.inference import ExpressionScope, assignable
 from penstock.topologies.expressions.row_function import ExpressionFunction, to_function
+from penstock.topologies.expressions.tracing.traced_function import Gives, TracedFunction
 from penstock.topologies.expressions.tree import Expression, HeaderValue, Input, StructOf, walk
 from penstock.topologies.expressions.types import TIMESTAMP, UNKNOWN, DataType, schema_of, struct_of
 
@@ -70,6 +71,16 @@ def row_function(
     ):
         arguments = RECORD
     return to_function(fn, arguments, scope_of_flow(flow), operator=name, condition=condition)
+
+
+def traced(
+    fn: Any, flow: Flow, arguments: Sequence[str], gives: Gives, serdes: tuple[Serde[Any], ...] = ()
+) -> Callable[..., Any]:
+    """Return a checked function as one that may have columns (see ``penstock.topologies.expressions.tracing``); an
+    expression as it is. ``serdes``: those of its results."""
+    if isinstance(fn, ExpressionFunction):
+        return fn
+    return TracedFunction(fn, scope_of_flow(flow), tuple(arguments), gives, serdes)
 
 
 def join_function(

@@ -292,6 +292,9 @@ class ExpressionWriter:
         given = [self.write(a) for a in e.args]
         if e.function in ("is_null", "is_not_null"):
             return self._set(f"{given[0]} is {'not ' if e.function == 'is_not_null' else ''}None", never_null=True)
+        if e.function in ("present", "provided"):
+            check = special.not_null if e.function == "present" else special.if_true
+            return self._set(f"{self.source.bound(check)}({', '.join(given)})", never_null=e.function == "present")
         return self._between(given, types) if e.function == "between" else self._is_in(given, types)
 
     def _coalesce(self, args: list[Expression], types: list[DataType], common: DataType) -> str:

@@ -56,6 +56,14 @@ class Vec:
         """The mask of nulls."""
         return Vec(np.zeros((), np.bool_) if self.nulls is None else self.nulls, None, self.errors)
 
+    def present(self) -> Vec:
+        """The operand, failing where it is null."""
+        return Vec(self.array, None, either(self.errors, self.nulls))
+
+    def failing_too(self, *conditions: Vec) -> Vec:
+        """The operand, failing also where a condition is not true, or fails."""
+        return dataclasses.replace(self, errors=either(self.errors, *map(_untrue, conditions)))
+
     def failed(self, present: Mask | None) -> bool:
         """Whether any existing row fails."""
         return _any(self.errors, present)
@@ -92,6 +100,17 @@ class Distinct:
         """The mask of nulls."""
         return Vec(gathered([v is None for v in self.values], self.codes), None, self.errors)
 
+    def present(self) -> Distinct:
+        """The operand, failing where it is null."""
+        if None not in self.values:
+            return self
+        nulls = gathered([v is None for v in self.values], self.codes)
+        return dataclasses.replace(self, errors=either(self.errors, nulls))
+
+    def failing_too(self, *conditions: Vec) -> Distinct:
+        """The operand, failing also where a condition is not true, or fails."""
+        return dataclasses.replace(self, errors=either(self.errors, *map(_untrue, conditions)))
+
     def failed(self, present: Mask | None) -> bool:
         """Whether any existing row fails."""
         return _any(self.errors, present)
@@ -104,6 +123,11 @@ def _any(errors: Mask | None, present: Mask | None) -> bool:
     if errors is None:
         return False
     return bool((errors if present is None else errors & present).any())
+
+
+def _untrue(condition: Vec) -> Mask:
+    untrue = ~_true(condition)
+    return untrue if condition.errors is None else untrue | condition.errors
 
 
 def gathered(flags: Sequence[bool], codes: CodeArray) -> Mask:
@@ -342,6 +366,17 @@ def negative(a: Vec) -> Vec:
     with np.errstate(all="ignore"):
         own = np.asarray(a.array == INT64_MIN) if a.array.dtype == np.int64 else None
         return _strict(np.asarray(-a.array), (a,), own)
+
+
+def absolute(a: Vec) -> Vec:
+    """``abs`` of a number."""
+    if a.null:
+        return a
+    if a.array.dtype not in _NUMBERS:
+        raise NoKernel
+    with np.errstate(all="ignore"):
+        own = np.asarray(a.array == INT64_MIN) if a.array.dtype == np.int64 else None
+        return _strict(np.asarray(np.abs(a.array)), (a,), own)
 
 
 def cast(a: Vec, kind: str) -> Vec:

@@ -6,7 +6,7 @@ left value and the place of the headers holds the right one. Rules:
 * operands are evaluated from left to right, all of them, except that ``&`` and ``|`` stop where the left side decides,
   and that ``when`` and ``coalesce`` evaluate only what they need;
 * a column is checked against its declared type when it is read; every column of a null record is null;
-* an operator or function of null is null, except ``& | is_null is_not_null is_in coalesce when``.
+* an operator or function of null is null, except ``& | is_null is_not_null is_in coalesce when present``.
 
 Failures are an ``ExpressionError`` with the expression's text and the row's values.
 """
@@ -190,6 +190,10 @@ class _RowCompiler:
         if e.function == "coalesce":
             common = self._types.of(e)
             return special.coalesce([special.widened(r, t, common) for r, t in zip(runs, types, strict=True)])
+        if e.function == "present":
+            return special.present(runs[0])
+        if e.function == "provided":
+            return special.provided(runs[0], runs[1:])
         if e.function == "between":
             low, high = binary_kernel(">=", types[0], types[1]), binary_kernel("<=", types[0], types[2])
             return special.between(runs[0], runs[1], runs[2], low, high)

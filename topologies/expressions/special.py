@@ -116,6 +116,40 @@ def coalesce(of: Sequence[RowReader]) -> RowReader:
     return run
 
 
+def present(of: RowReader) -> RowReader:
+    """The value; an error where it is null."""
+
+    def run(key: Any, value: Any, timestamp: int, headers: Any) -> Any:
+        return not_null(of(key, value, timestamp, headers))
+
+    return run
+
+
+def not_null(given: Any) -> Any:
+    """The value, which must not be null."""
+    if given is None:
+        raise Fault("it must not be null")
+    return given
+
+
+def provided(of: RowReader, conditions: Sequence[RowReader]) -> RowReader:
+    """The value; an error unless all conditions are true."""
+
+    def run(key: Any, value: Any, timestamp: int, headers: Any) -> Any:
+        given = of(key, value, timestamp, headers)
+        return if_true(given, *[holds(key, value, timestamp, headers) for holds in conditions])
+
+    return run
+
+
+def if_true(given: Any, *conditions: Any) -> Any:
+    """The value, if all conditions are true."""
+    for holds in conditions:
+        if holds is not True:
+            raise Fault("it must not be used for this row")
+    return given
+
+
 def is_in(of: RowReader, values: Sequence[tuple[RowReader, Kernel]]) -> RowReader:
     """Whether it equals one of the values."""
 

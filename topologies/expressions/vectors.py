@@ -168,6 +168,12 @@ class Vectors:
             absent = None if leaf is None else frame.absence(leaf, self._types.of(of))
             found = self._part(of, frame).null_test() if absent is None else absent
             return found if e.function == "is_null" else k.inverse(found)
+        if e.function == "present":
+            return self._part(e.args[0], frame).present()
+        if e.function == "provided":
+            return self._part(e.args[0], frame).failing_too(*(self._condition_of(c, frame) for c in e.args[1:]))
+        if e.function == "abs":
+            return k.absolute(self._vec(e.args[0], frame))
         if e.function not in ("between", "is_in", "coalesce"):
             return None
         args = [self._vec(a, frame) for a in e.args]
@@ -257,6 +263,8 @@ class Vectors:
     def _undecoded(self, frame: _Frame) -> Column | None:
         """The column that the expression only passes on, without building its values."""
         e = self._expression
+        while isinstance(e, Call) and e.function == "present":
+            (e,) = e.args  # a column with nulls is none of these
         leaf = self._leaf_of(e, frame)
         if leaf is None:
             return None

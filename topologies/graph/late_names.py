@@ -15,6 +15,8 @@ from collections.abc import Iterator, Mapping
 from types import CodeType, FunctionType
 from typing import Any, Final
 
+from penstock.topologies.expressions.tracing.traced_function import TracedFunction
+
 _MISSING: Final = object()
 _DEPTH_MAX: Final = 8
 """How deep functions are looked for: in the parts of a spec, and in functions that call a user's."""
@@ -64,6 +66,8 @@ def _shown(value: object) -> str:
 def _functions(part: Any, depth: int) -> Iterator[FunctionType]:
     if depth > _DEPTH_MAX:
         return
+    if isinstance(part, TracedFunction):
+        part = part.fn
     if isinstance(part, FunctionType):
         yield part
         inner: list[Any] = [_content(cell) for cell in part.__closure__ or ()]

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from penstock.state.errors import TopologyError
 from penstock.topologies.dsl.internals.async_functions import awaited, called
-from penstock.topologies.dsl.typed import result_serde, row_function, selection
+from penstock.topologies.dsl.typed import result_serde, row_function, selection, traced
 from penstock.topologies.dsl.wiring import Flow, check_function
 from penstock.topologies.expressions.row_function import ExpressionFunction
 from penstock.topologies.expressions.tree import Expression, StructOf
@@ -31,21 +31,27 @@ def then(
     value: Any = None,
     rekeyed: bool = False,
     condition: bool = False,
-    gives: Literal["key", "value"] | None = None,
+    gives: Literal["key", "value", "pair"] | None = None,
     takes: Sequence[str] = ("key", "value"),
 ) -> Flow:
     """Add an operator that ``make`` builds from the checked function, which is called with the arguments of ``takes``.
-    ``condition`` and ``gives`` allow an expression: as a condition, or for the new key or value, whose serde then follows
-    from its type."""
+    ``condition`` and ``gives`` say what it takes from the function: a condition, or the new key, the value, or both. But for
+    both, an expression is allowed, and the serde then follows from its type."""
     name = flow.wiring.name(flow, kind, name)
-    if condition or gives is not None:
+    if condition or gives in ("key", "value"):
         made = row_function(fn, name, flow, condition=condition, record=True, takes=takes)
     else:
         made = check_function(fn, name, takes=takes)
     key = result_serde(made, name, key) if gives == "key" else key
     value = result_serde(made, name, value) if gives == "value" else value
+    behind = flow.behind(name, key=key, value=value, rekeyed=rekeyed)
+    if condition:
+        made = traced(made, flow, takes, "condition")
+    elif gives is not None:
+        written = {"key": (behind.key,), "value": (behind.value,), "pair": (behind.key, behind.value)}
+        made = traced(made, flow, takes, gives, written[gives])
     flow.wiring.add(name, make(made), flow)
-    return flow.behind(name, key=key, value=value, rekeyed=rekeyed)
+    return behind
 
 
 # -- keys stay -----------------------------------------------------------------------------------------------
@@ -64,7 +70,7 @@ def filtered_not(flow: Flow, fn: Any, name: str | None) -> Flow:
         return called(flow, "filter-not", name, "drop", how)
     if isinstance(fn, Expression):
         return then(flow, "filter-not", name, lambda f: stateless.FilterSpec(fn=f), ~fn, condition=True)
-    return then(flow, "filter-not", name, lambda f: stateless.FilterSpec(fn=f, negate=True), fn)
+    return then(flow, "filter-not", name, lambda f: stateless.FilterSpec(fn=f, negate=True), fn, condition=True)
 
 
 def filtered_by_value(flow: Flow, fn: Any, name: str | None) -> Flow:
@@ -92,7 +98,7 @@ def mapped_values(flow: Flow, fn: Any, value: Any, name: str | None) -> Flow:
         flow,
         "map-values",
         name,
-        lambda f: stateless.MapValuesSpec(fn=f, with_key=isinstance(f, ExpressionFunction) or takes_two(f)),
+        lambda f: stateless.MapValuesSpec(fn=f, with_key=isinstance(f, ExpressionFunction) or takes_two(fn)),
         fn,
         value=value,
         gives="value",
@@ -156,7 +162,8 @@ def peeked(flow: Flow, kind: str, fn: Any, name: str | None) -> Flow:
 
 def mapped(flow: Flow, fn: Any, key: Any, value: Any, name: str | None) -> Flow:
     """Map records to ``fn(key, value)``."""
-    return then(flow, "map", name, lambda f: stateless.MapSpec(fn=f), fn, key=key, value=value, rekeyed=True)
+    spec = stateless.MapSpec
+    return then(flow, "map", name, lambda f: spec(fn=f), fn, key=key, value=value, rekeyed=True, gives="pair")
 
 
 def flat_mapped(flow: Flow, fn: Any, key: Any, value: Any, name: str | None) -> Flow:
@@ -201,7 +208,10 @@ def branched(flow: Flow, predicates: tuple[Any, ...], name: str | None, *, defau
             f"operator {name!r}: branches {', '.join(ports) or 'none'}; give at least one predicate, and "
             "each branch its own name of letters, digits and '_'"
         )
-    checked = tuple(row_function(p, name, flow, condition=True) for p in named.values())
+    both = ("key", "value")
+    checked = tuple(
+        traced(row_function(p, name, flow, condition=True), flow, both, "condition") for p in named.values()
+    )
     wiring.add(name, stateless.BranchSpec(predicates=checked, out_ports=ports), flow)
     return {p: flow.behind(name, port=p) for p in ports}
 

@@ -9,7 +9,7 @@ from penstock.state.serdes.change_serde import change_serde
 from penstock.state.stores.store import StoreSpec
 from penstock.topologies.dsl.internals.partitions import processed
 from penstock.topologies.dsl.internals.table_flow import TableFlow
-from penstock.topologies.dsl.typed import result_serde, row_function, selection
+from penstock.topologies.dsl.typed import result_serde, row_function, selection, traced
 from penstock.topologies.dsl.wiring import Flow, as_serde
 from penstock.topologies.expressions.row_function import ExpressionFunction
 from penstock.topologies.expressions.tree import Expression, StructOf
@@ -22,6 +22,8 @@ from penstock.topologies.operators.tables.table_operators import (
 )
 from penstock.topologies.operators.tables.table_views import ComputedView
 
+_BOTH = ("key", "value")
+
 
 def filtered(table: TableFlow, kind: str, fn: Any, name: str | None, *, negate: bool) -> TableFlow:
     """Keep the rows for which ``fn(key, value)`` is true (``negate``: false). If the table's rows are kept already, request
@@ -29,7 +31,7 @@ def filtered(table: TableFlow, kind: str, fn: Any, name: str | None, *, negate: 
     own = _operator_name(table, kind, name)
     if negate and isinstance(fn, Expression):
         fn, negate = ~fn, False  # if a condition is null, neither it nor its negation is true
-    checked = row_function(fn, own, table.flow, condition=True)
+    checked = traced(row_function(fn, own, table.flow, condition=True), table.flow, _BOTH, "condition")
     knows = table.keeps_olds
     if knows:  # then the filter knows which rows it refused before, and says nothing of them again
         table.request_olds()
@@ -41,9 +43,12 @@ def mapped(table: TableFlow, kind: str, fn: Any, value: Any, name: str | None, *
     own = _operator_name(table, kind, name)
     if isinstance(fn, StructOf):
         fn = selection(fn.fields, value)
-    checked = row_function(fn, own, table.flow, takes=("key", "value") if with_key else ("value",))
-    spec = TableMapValuesSpec(fn=checked, with_key=with_key or isinstance(checked, ExpressionFunction))
-    return _derived(table, own, spec, result_serde(checked, own, value), name)
+    takes = _BOTH if with_key else ("value",)
+    checked = row_function(fn, own, table.flow, takes=takes)
+    value = result_serde(checked, own, value)
+    made = traced(checked, table.flow, takes, "value", (table.flow.behind(own, value=value).value,))
+    spec = TableMapValuesSpec(fn=made, with_key=with_key or isinstance(checked, ExpressionFunction))
+    return _derived(table, own, spec, value, name)
 
 
 def transformed(
@@ -66,7 +71,7 @@ def changes(table: TableFlow, key_fn: Any, key: Any, name: str | None) -> Flow:
     checked = row_function(key_fn, name, flow, record=True)
     key = result_serde(checked, name, key)
     serde = flow.key if key is None else as_serde(key, f"the key of operator {name!r}")
-    flow.wiring.add(name, SelectKeySpec(fn=checked), flow)
+    flow.wiring.add(name, SelectKeySpec(fn=traced(checked, flow, _BOTH, "key", (serde,))), flow)
     return dataclasses.replace(flow, operator=name, port=None, key=serde, rekeyed=True)
 
 

@@ -17,12 +17,15 @@ from penstock.state.errors import SerdeError
 from penstock.state.serdes.serde import Serde
 from penstock.topologies.columnar.column_parts import nulls_of
 from penstock.topologies.expressions.row_function import ExpressionFunction
+from penstock.topologies.expressions.tracing.traced_function import TracedFunction
 from penstock.topologies.operator_api.batch import Batch
 from penstock.topologies.operator_api.operator import OperatorContext
 
 
 def plain_function(fn: Any) -> Any:
     """The function as it is called fastest in a loop."""
+    if isinstance(fn, TracedFunction):
+        return fn.fn
     return fn.plain if isinstance(fn, ExpressionFunction) else fn
 
 

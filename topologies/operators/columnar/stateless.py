@@ -15,6 +15,7 @@ from penstock.topologies.columnar.json_writing import DictOf, InstanceOf
 from penstock.topologies.expressions.inference import Inference
 from penstock.topologies.expressions.kernels import either
 from penstock.topologies.expressions.row_function import ExpressionFunction
+from penstock.topologies.expressions.tracing.traced_function import Columns, TracedFunction
 from penstock.topologies.expressions.tree import (
     Alias,
     Call,
@@ -40,6 +41,7 @@ from penstock.topologies.operator_api.required_columns import (
     field_at,
     path_of,
 )
+from penstock.topologies.operators.columnar.traced import exact_columns
 
 PYTHON = "it is given a Python function"
 _SIMPLE = ("int64", "float64", "bool", "string", "bytes")
@@ -48,11 +50,25 @@ _SIMPLE = ("int64", "float64", "bool", "string", "bytes")
 # -- what is read --------------------------------------------------------------------------------------------------------
 
 
+def parts_of(fn: Any) -> tuple[ExpressionFunction, ...] | str:
+    """The expressions of a row function, one, or two of pairs; or why it takes rows."""
+    if isinstance(fn, ExpressionFunction):
+        return (fn,)
+    if not isinstance(fn, TracedFunction):
+        return PYTHON
+    found = fn.columns
+    return f"{PYTHON}; {found}" if isinstance(found, str) else found.parts
+
+
+def _one_of(fn: Any) -> ExpressionFunction | str:
+    found = parts_of(fn)
+    return found if isinstance(found, str) else found[0]
+
+
 def reads(fn: Any) -> RequiredColumns | str:
     """The columns that a row function reads of a record, or why it takes rows."""
-    if not isinstance(fn, ExpressionFunction):
-        return PYTHON
-    return reads_of(fn.expression, fn)
+    found = _one_of(fn)
+    return found if isinstance(found, str) else reads_of(found.expression, found)
 
 
 def reads_of(e: Expression, fn: ExpressionFunction) -> RequiredColumns | str:
@@ -79,7 +95,7 @@ class _Reads:
                 return f"its expression takes {e.text()} as a whole"
             return RequiredColumns(fields=frozenset((field,)))
         if isinstance(e, Call) and e.function in PRESENCE:
-            if _of_value(e.args[0]):
+            if is_value(e.args[0]):
                 return NO_COLUMNS
             if (field := field_of(e.args[0])) is not None:
                 return RequiredColumns(fields=frozenset((field,)))
@@ -107,7 +123,8 @@ def field_of(e: Expression) -> FieldPath | None:
     return None if leaf is None or leaf[0] != "value" else leaf[1]
 
 
-def _of_value(e: Expression) -> bool:
+def is_value(e: Expression) -> bool:
+    """Whether it is the record's value, and nothing else."""
     return isinstance(e, Input) and e.which == "value"
 
 
@@ -132,10 +149,31 @@ class ColumnarStep(NamedTuple):
 
 def mask_of(fn: Any) -> ColumnarStep | None:
     """The filter's mask; ``None`` where the function has none."""
-    if isinstance(reads(fn), str):
+    found = _one_of(fn)
+    if isinstance(found, str) or isinstance(reads(fn), str):
         return None
-    vectors = Vectors.of(fn)
-    return ColumnarStep(vectors.mask, vectors.failing)
+    vectors = Vectors.of(found)
+    return guarded(fn, ColumnarStep(vectors.mask, vectors.failing))
+
+
+def guarded(fn: Any, step: ColumnarStep) -> ColumnarStep:
+    """The step, which leaves batches to a traced function that it may compute otherwise."""
+    if not isinstance(fn, TracedFunction):
+        return step
+    parts = parts_of(fn)
+    assert not isinstance(parts, str)
+    exact = exact_columns(parts)
+    of_records = isinstance(fn.columns, Columns) and fn.columns.of_records
+
+    def usable(batch: ColumnBatch) -> bool:
+        if of_records and (batch.value_column is None or nulls_of(batch.value_column) is not None):
+            return False
+        return fn.unchanged() and exact(batch)
+
+    return ColumnarStep(
+        lambda batch: step.make(batch) if usable(batch) else None,
+        lambda batch: step.failing(batch) if usable(batch) else None,
+    )
 
 
 def by_columns(
@@ -221,16 +259,17 @@ def ports_of(predicates: Sequence[Any]) -> Callable[[ColumnBatch], list[Mask] | 
 
 def values_mode(fn: Any, with_key: bool, out: RequiredColumns) -> InputMode:
     """How a mapping of values takes its records."""
-    found = _read_by_values(fn, out)
+    found = read_by_values(fn, out)
     if isinstance(found, str):
         return InputMode(RequiredColumns(key=out.key or with_key, value=True, listed=True), found)
     return InputMode(found | RequiredColumns(key=out.key))
 
 
-def _read_by_values(fn: Any, out: RequiredColumns) -> RequiredColumns | str:
-    """Finds what is read for new values, or keys, of which ``out`` is required."""
-    if not isinstance(fn, ExpressionFunction):
-        return PYTHON
+def read_by_values(fn: Any, out: RequiredColumns) -> RequiredColumns | str:
+    """Find what is read for new values, or keys, of which ``out`` is required; or why they are made by rows."""
+    fn = _one_of(fn)
+    if isinstance(fn, str):
+        return fn
     fields = _fields(fn)
     if isinstance(fields, str):
         return fields
@@ -254,9 +293,10 @@ def _read_by_values(fn: Any, out: RequiredColumns) -> RequiredColumns | str:
 
 def values_layout(fn: Any, given: EdgeLayout, input_mode: InputMode) -> EdgeLayout:
     """The layout of what a mapping of values emits."""
-    if input_mode.rows is not None or not isinstance(fn, ExpressionFunction):
+    found = _one_of(fn)
+    if input_mode.rows is not None or isinstance(found, str):
         return EdgeLayout(given.keys)
-    objects = objects_at(_plain(fn.expression), fn)
+    objects = objects_at(_plain(found.expression), found)
     if objects is None:
         return EdgeLayout(given.keys, True)
     above = path_of(objects)
@@ -285,13 +325,13 @@ def _fields(fn: ExpressionFunction) -> list[tuple[str, Expression]] | str | None
     e = _plain(fn.expression)
     types = Inference(fn.scope)
     if isinstance(e, StructOf):
-        if e.of is not None and not _of_value(e.of):
+        if e.of is not None and not is_value(e.of):
             return "its struct depends on more than the value"
         why = None if e.python is None else why_not_built(e.python, {n: types.of(f) for n, f in e.fields})
         return list(e.fields) if why is None else why
     if isinstance(e, Extend):
         known = types.of(e.of)
-        if not _of_value(e.of) or known.kind != "struct":
+        if not is_value(e.of) or known.kind != "struct":
             return "the fields of its value are not declared"
         added = dict(e.fields)
         names = dict.fromkeys([*(n for n, _ in known.fields), *added])
@@ -316,8 +356,14 @@ def why_not_built(python: type, given: dict[str, DataType]) -> str | None:
 
 def values_of(fn: Any) -> ColumnarStep | None:
     """The new values, or keys, of a batch; ``None`` where the function makes none of columns."""
-    if isinstance(_read_by_values(fn, NO_COLUMNS), str):
+    found = _one_of(fn)
+    if isinstance(found, str) or isinstance(read_by_values(found, NO_COLUMNS), str):
         return None
+    return guarded(fn, step_of(found))
+
+
+def step_of(fn: ExpressionFunction) -> ColumnarStep:
+    """The results of an expression that makes columns."""
     fields = _fields(fn)
     assert not isinstance(fields, str)
     if fields is None:
@@ -376,7 +422,7 @@ def builder(names: list[str], python: type | None) -> Callable[..., Any]:
 
 def key_mode(fn: Any, out: RequiredColumns) -> InputMode:
     """How a choice of new keys takes its records."""
-    found = _read_by_values(fn, NO_COLUMNS)
+    found = read_by_values(fn, NO_COLUMNS)
     if isinstance(found, str):
         return InputMode(ALL_AS_ROWS, found)
     return InputMode(found | dataclasses.replace(out, key=False))

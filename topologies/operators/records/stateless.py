@@ -25,6 +25,7 @@ from penstock.topologies.operator_api.required_columns import (
 from penstock.topologies.operators.base.flat_map_children import children_of
 from penstock.topologies.operators.base.row_functions import map_rows
 from penstock.topologies.operators.columnar import stateless as columnar
+from penstock.topologies.operators.columnar.mapping import pair_layout, pair_mode, pairs_of
 from penstock.topologies.operators.columnar.splitting import children_mode, words_of
 
 _first: Final = itemgetter(0)
@@ -129,7 +130,10 @@ class MapSpec(OperatorSpec):
     accepts: frozenset[EdgeKind] = ANY_KIND
 
     def input_mode(self, port: int, out: Sequence[RequiredColumns]) -> InputMode:
-        return InputMode(ALL_AS_ROWS, columnar.PYTHON)
+        return pair_mode(self.fn, out[0])
+
+    def output_layout(self, port: int, given: EdgeLayout, input_mode: InputMode) -> EdgeLayout:
+        return pair_layout(self.fn, given, input_mode)
 
     def open(self, ctx: OperatorContext) -> Operator:
         """The running form."""
@@ -140,6 +144,15 @@ class _MapOperator(Operator):
     def __init__(self, ctx: OperatorContext, spec: MapSpec) -> None:
         super().__init__(ctx)
         self._fn = ctx.retrying(spec.fn)
+        self._pairs = pairs_of(spec.fn)
+
+    def process_columns(self, port: int, batch: ColumnBatch) -> Batch | None:
+        found = None if self._pairs is None else self._pairs(batch)
+        if found is None:
+            return batch
+        keys, values = found
+        self.ctx.emit(batch.replace(keys=keys, values=values))
+        return None
 
     def process(self, port: int, batch: Batch) -> None:
         pairs, batch = map_rows(self.ctx, batch, self._fn, batch.keys, batch.values)

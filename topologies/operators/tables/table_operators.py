@@ -23,7 +23,6 @@ from penstock.topologies.operator_api.columns import CodedColumn, Column
 from penstock.topologies.operator_api.edge_kinds import Emits
 from penstock.topologies.operator_api.operator import Operator, OperatorContext, OperatorSpec
 from penstock.topologies.operator_api.required_columns import (
-    ALL_AS_ROWS,
     ROW_LAYOUT,
     EdgeLayout,
     InputMode,
@@ -34,7 +33,6 @@ from penstock.topologies.operators.base.row_expiry import RowExpiry
 from penstock.topologies.operators.base.row_functions import map_rows, without_nulls
 from penstock.topologies.operators.base.row_operator import RowOperator
 from penstock.topologies.operators.columnar.stateless import (
-    PYTHON,
     ColumnarStep,
     filter_mode,
     mask_of,
@@ -58,8 +56,7 @@ class TableFilterSpec(OperatorSpec):
         return value if value is not None and bool(self.fn(key, value)) != self.negate else None
 
     def input_mode(self, port: int, out: Sequence[RequiredColumns]) -> InputMode:
-        # an expression is negated itself
-        return filter_mode(self.fn, False, union_of(out)) if not self.negate else InputMode(ALL_AS_ROWS, PYTHON)
+        return filter_mode(self.fn, False, union_of(out))
 
     def row_reason(self, port: int, given: EdgeLayout) -> str | None:
         return super().row_reason(port, given) or _why_lists(self, given)
@@ -71,8 +68,8 @@ class TableFilterSpec(OperatorSpec):
 
     def open(self, ctx: OperatorContext) -> Operator:
         """Build the operator of one task."""
-        mask = None if self.negate else mask_of(self.fn)
-        columns = None if mask is None else partial(_kept, mask)
+        mask = mask_of(self.fn)
+        columns = None if mask is None else partial(_kept, mask, self.negate)
         return _TableMapOperator(ctx, self.value_of, columns, sends_olds=self.sends_olds)
 
 
@@ -115,15 +112,15 @@ OnColumns = Callable[[ColumnBatch, Column], Column | None]
 """The rows that a table has instead of these, the new ones or the old ones of a batch; null: none. ``None``: row by row."""
 
 
-def _kept(mask: ColumnarStep, batch: ColumnBatch, rows: Column) -> Column | None:
-    """Those of the rows for which a mask is true."""
+def _kept(mask: ColumnarStep, negate: bool, batch: ColumnBatch, rows: Column) -> Column | None:
+    """Those of the rows for which a mask is true (``negate``: false)."""
     places, there = present(batch, rows)
     refused = np.ones(len(batch), np.bool_)
     if len(there):
         found = mask.make(there) if isinstance(there, ColumnBatch) else None
         if found is None:
             return None
-        refused[slice(None) if places is None else places] = ~found
+        refused[slice(None) if places is None else places] = found if negate else ~found
     return with_nulls(rows, refused)
 
 

@@ -92,7 +92,11 @@ def test_a_source_decodes_what_anybody_reads() -> None:
 @pytest.mark.parametrize(
     ("make", "operator", "reason"),
     [
-        (lambda s: s.filter(lambda k, v: True, name="x"), "x", "it is given a Python function"),
+        (
+            lambda s: s.filter(lambda k, v: v.tags, name="x"),
+            "x",
+            "it is given a Python function; its record has no field tags",
+        ),
         (lambda s: s.filter(f.header("h") == b"", name="x"), "x", "its expression reads headers"),
         (lambda s: s.select_key(f.value(), key=Flat, name="x"), "x", "its expression takes the value as a whole"),
         (lambda s: s.peek(print, name="x"), "x", "it is given a Python function"),
@@ -175,16 +179,16 @@ def test_the_plan_as_text() -> None:
 
 def test_behind_lists_are_rows() -> None:
     def make(s: KStream) -> None:
-        made = s.map(lambda k, v: (k, v), name="made")
+        made = s.map(lambda k, v: (k, [v][0]), name="made")
         made.filter(f.col("n") > 1, name="few").to("out", name="written")
         s.map_values(lambda v: v, name="values").group_by_key().count(name="counts")
 
     assert reasons(built(make)) == {
         "in": "the next operator needs whole values",
-        "made": "it is given a Python function",
+        "made": "it is given a Python function; it has a part that has no expression: [v]",
         "few": "values come as lists from made",
         "written": "records come as lists from few",
-        "values": "it is given a Python function",
+        "values": "it is given a Python function; it uses value() as a whole",
         "counts": None,
     }
 

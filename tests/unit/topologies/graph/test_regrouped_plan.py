@@ -74,11 +74,15 @@ def test_a_count_of_rows_runs_in_columns(emission: Emission) -> None:
         (lambda b: grouped(b).with_ttl("1h").count(name="a"), "a", "its groups expire"),
         (lambda b: b.table("in").group_by(col("auction"), name="by").count(), "by", "values come as lists from in"),
         (
-            lambda b: highest(b).filter(lambda k, v: True).group_by(col("auction"), name="by").count(),
+            lambda b: highest(b).filter(lambda k, v: [v]).group_by(col("auction"), name="by").count(),
             "by",
             "values come as lists from in-filter",
         ),
-        (lambda b: highest(b).filter(lambda k, v: True, name="f"), "f-filter", "it is given a Python function"),
+        (
+            lambda b: highest(b).filter(lambda k, v: [v], name="f"),
+            "f-filter",
+            "it is given a Python function; it has a",
+        ),
         (lambda b: highest(b).map_values(lambda v: v, name="f"), "f-map-values", "it is given a Python function"),
     ],
 )

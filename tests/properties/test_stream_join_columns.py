@@ -87,7 +87,7 @@ KEYS = (b"a", b"b", b"ab", b"", None)
 
 
 class Shape(NamedTuple):
-    """One topology. ``late``: the watermark's delay; ``None``: on stream time."""
+    """One topology. ``late``: the watermark's delay; ``None``: on stream time. ``kind``: the method that joins."""
 
     types: tuple[Any, Any]
     condition: Any
@@ -97,6 +97,8 @@ class Shape(NamedTuple):
     grace: int
     late: int | None
     result_time: str
+    kind: str = "join"
+    eager: bool = False
 
 
 shapes = st.builds(
@@ -109,6 +111,8 @@ shapes = st.builds(
     st.integers(0, 10),
     st.sampled_from([None, 0, 3, 10]),
     st.sampled_from(["latest", "latest", "left", "right"]),
+    st.just("join"),
+    st.just(False),
 ).filter(lambda shape: shape.before + shape.after >= 0)
 
 
@@ -120,15 +124,17 @@ def topology_of(shape: Shape, then: Any = None, emission: Any = "every_update") 
         builder.stream(topic, key=str, value=tp, watermark=watermark)
         for topic, tp in zip(("left", "right"), shape.types, strict=True)
     )
-    joined = one.join(
+    outer = {} if shape.kind == "join" else {"eager": shape.eager}
+    joined = getattr(one, shape.kind)(
         other,
         shape.joiner,
         before=shape.before,
         after=shape.after,
         grace=shape.grace,
         condition=shape.condition,
-        result_time=shape.result_time,  # type: ignore[arg-type]  # one of the three
+        result_time=shape.result_time,
         name="pairs",
+        **outer,
     )
     (joined if then is None else then(joined)).to("out")
     if shape.late is not None and shape.types[0] is shape.types[1]:

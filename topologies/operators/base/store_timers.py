@@ -100,13 +100,25 @@ class TimerQueue:
 
     def change(self, gone: list[bytes], made: list[bytes]) -> None:
         """Delete timers that exist, then set those that do not. Each is its time (8 bytes, big-endian) and its payload."""
-        for key in gone:
-            self._state.put_entry(key, None, _STAMP_MS)
-        entry = self._state.entry_of(b"\x01", _STAMP_MS)
-        self._state.put_entries(made, [entry] * len(made), [_STAMP_MS] * len(made), new=True)
+        self.put_all(gone, is_set=False)
+        self.put_all(made, is_set=True)
         self._next_ms = None
         if made:
             self._low_ms = min(self._low_ms, _TIME.unpack_from(min(made))[0])
+
+    def put_all(self, keys: list[bytes], *, is_set: bool) -> None:
+        """Set timers that do not exist, or delete those that do, given as for ``change``; ``look_from`` must follow."""
+        if is_set:
+            entry = self._state.entry_of(b"\x01", _STAMP_MS)
+            self._state.put_entries(keys, [entry] * len(keys), [_STAMP_MS] * len(keys), new=True)
+            return
+        for key in keys:
+            self._state.put_entry(key, None, _STAMP_MS)
+
+    @property
+    def low_ms(self) -> int:
+        """No timer is earlier."""
+        return self._low_ms
 
     def defer(self, settle: Callable[[], None] | None) -> None:
         """See ``KeyValueStoreView.defer``."""

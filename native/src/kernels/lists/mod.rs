@@ -40,6 +40,12 @@ pub struct Values {
     pub key_ends: Vec<i64>,
 }
 
+impl Default for Values {
+    fn default() -> Self {
+        Values { data: vec![], ends: vec![0], missing: vec![], keys: vec![], key_ends: vec![0] }
+    }
+}
+
 pub struct Lists {
     hasher: RandomState,
     segment_ms: i64,
@@ -63,6 +69,8 @@ pub struct Lists {
     replaced: HashMap<usize, Box<[u8]>>,
     /// The items that were last found, with their groups.
     found: Vec<(u32, Item)>,
+    /// The sequence numbers of the entries of the last append.
+    numbers: Vec<u32>,
 }
 
 impl Lists {
@@ -84,6 +92,7 @@ impl Lists {
             expired: HashMap::new(),
             replaced: HashMap::new(),
             found: vec![],
+            numbers: vec![],
         }
     }
 
@@ -194,25 +203,79 @@ impl Lists {
 
     /// The values of entries that `within` found last, by their places in its answer.
     pub fn values(&self, places: &[i64]) -> Result<Values, Refused> {
-        let mut out = Values { data: vec![], ends: vec![0], missing: vec![], keys: vec![], key_ends: vec![0] };
-        for (row, &place) in places.iter().enumerate() {
-            let Some((at, item)) = usize::try_from(place).ok().and_then(|place| self.found.get(place)) else {
-                return Err(Refused::Index(format!("entry {place} of {}", self.found.len())));
-            };
-            if item.append > self.stored {
-                out.data.extend_from_slice(self.values.get((item.append - self.stored) as usize - 1));
-            } else {
-                let group = &self.young.groups[*at as usize];
-                out.missing.push(row as i64);
-                out.keys.extend_from_slice(&group.segment.to_be_bytes());
-                out.keys.extend_from_slice(&group.key);
-                out.keys.extend_from_slice(&item.time.to_be_bytes());
-                out.keys.extend_from_slice(&item.sequence.to_be_bytes());
-                out.key_ends.push(out.keys.len() as i64);
-            }
-            out.ends.push(out.data.len() as i64);
+        let mut out = Values::default();
+        for &place in places {
+            let (group, item) = self.found_at(place)?;
+            self.add_value(&mut out, group.segment, &group.key, item);
         }
         Ok(out)
+    }
+
+    /// The names, key, time and sequence number, of entries that `within` found last.
+    pub fn names(&self, places: &[i64]) -> Result<(Vec<u8>, Vec<i64>), Refused> {
+        let mut names = Texts::default();
+        for &place in places {
+            let (group, item) = self.found_at(place)?;
+            names.push(&[&group.key, &item.time.to_be_bytes(), &item.sequence.to_be_bytes()]);
+        }
+        Ok((names.data, names.ends))
+    }
+
+    fn found_at(&self, place: i64) -> Result<(&Group, &Item), Refused> {
+        let found = usize::try_from(place).ok().and_then(|place| self.found.get(place));
+        let Some((at, item)) = found else {
+            return Err(Refused::Index(format!("entry {place} of {}", self.found.len())));
+        };
+        Ok((&self.young.groups[*at as usize], item))
+    }
+
+    fn add_value(&self, to: &mut Values, segment: i64, key: &[u8], item: &Item) {
+        if item.append > self.stored {
+            to.data.extend_from_slice(self.values.get((item.append - self.stored) as usize - 1));
+        } else {
+            to.missing.push(to.ends.len() as i64 - 1);
+            to.keys.extend_from_slice(&segment.to_be_bytes());
+            to.keys.extend_from_slice(key);
+            to.keys.extend_from_slice(&item.time.to_be_bytes());
+            to.keys.extend_from_slice(&item.sequence.to_be_bytes());
+            to.key_ends.push(to.keys.len() as i64);
+        }
+        to.ends.push(to.data.len() as i64);
+    }
+
+    /// The values of entries by their names. Of those that are not known here, the store may have none.
+    pub fn named<'a>(&self, names: impl Iterator<Item = &'a [u8]>) -> Result<Values, Refused> {
+        let mut out = Values::default();
+        for name in names {
+            let Some((key, behind)) = name.split_last_chunk::<BEHIND_KEY>() else {
+                return Err(Refused::Value("a name has no time and number behind its key".into()));
+            };
+            let (Some(time), Some(sequence)) = (behind.first_chunk::<8>(), behind.last_chunk::<4>()) else {
+                unreachable!("twelve bytes");
+            };
+            let (time, sequence) = (i64::from_be_bytes(*time), u32::from_be_bytes(*sequence));
+            let segment = time.div_euclid(self.segment_ms);
+            let stored = Item { time, append: COMMITTED, sequence };
+            let item = self.item(segment, key, time, sequence).unwrap_or(&stored);
+            self.add_value(&mut out, segment, key, item);
+        }
+        Ok(out)
+    }
+
+    fn item(&self, segment: i64, key: &[u8], time: i64, sequence: u32) -> Option<&Item> {
+        let hash = self.hash(segment, key);
+        let of = |generation: &Generation| generation.find(hash, segment, key);
+        let group = match of(&self.young) {
+            Some(at) => &self.young.groups[at as usize],
+            None => &self.old.groups[of(&self.old)? as usize],
+        };
+        let at = group.items.binary_search_by_key(&(time, sequence), |item| (item.time, item.sequence)).ok()?;
+        Some(&group.items[at])
+    }
+
+    /// The sequence numbers of the entries of the last append, in their order.
+    pub fn numbers(&self) -> &[u32] {
+        &self.numbers
     }
 
     /// The entries of a group that the store holds, ascending, each as what follows the key in its name. Afterwards the

@@ -148,7 +148,7 @@ class _StreamStreamJoinOperator(RowOperator):
             None if spec.why_rows is not None else _columns_of(spec, self._buffers, self._keep_ms, self._waiting)
         )
         self._by_columns = False
-        """Whether the last batch was joined by columns."""
+        """Whether nothing was done by rows since the last batch that was joined by columns."""
 
     def resumed(self) -> None:
         super().resumed()
@@ -163,6 +163,8 @@ class _StreamStreamJoinOperator(RowOperator):
     def process_together(self, batches: Sequence[tuple[int, Batch]]) -> bool:
         if self._columns is None:
             return False
+        if self._waiting is not None and not self._by_columns:
+            self._waiting.used_by_rows()
         now = self.ctx.time
         marks = now.watermark_by_place_ms if self._on_watermarks else None
         time = EventTime(self.stream_time_ms, self.watermark_ms, marks, now.stride, 1 + self.ctx.index)
@@ -193,6 +195,7 @@ class _StreamStreamJoinOperator(RowOperator):
             return False
         found = self._columns.overdue(until_ms, self._order)
         if found is None:
+            self._go_on_by_rows()
             return False
         if found.gone:
             self.ctx.dropped("expired", found.gone)
@@ -204,12 +207,13 @@ class _StreamStreamJoinOperator(RowOperator):
     # -- rows ----------------------------------------------------------------------------------------------------
 
     def process(self, port: int, batch: Batch) -> None:
-        if self._waiting is not None and self._by_columns:
-            self._by_columns = False
-            self._waiting.settle()
+        self._go_on_by_rows()
         super().process(port, batch)
-        if self._waiting is not None:
-            self._waiting.used_by_rows()
+
+    def _go_on_by_rows(self) -> None:
+        if self._by_columns and self._waiting is not None:
+            self._waiting.settle()
+        self._by_columns = False
 
     def row(self, port: int, key: Any, value: Any, ts: int) -> None:
         if self._on_watermarks and ts < self.watermark_ms:

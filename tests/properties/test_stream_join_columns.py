@@ -19,7 +19,7 @@ from penstock.state import native
 from penstock.state.log import Record, TaskId
 from penstock.state.rocksdb.rocksdb_backend import RocksDBBackend
 from penstock.state.stores.memory_backend import MemoryBackend
-from penstock.state.stores.store import StateBackend
+from penstock.state.stores.store import StateBackend, StoreWrites
 from penstock.streams.task.error_policies import Policies
 from penstock.streams.task.task_options import TaskOptions
 from penstock.streams.testing.test_driver import TopologyTestDriver
@@ -184,7 +184,8 @@ def random_value(rng: random.Random, tp: Any) -> bytes | None:
 
 
 class Step(NamedTuple):
-    """What arrives at once, and whether the task then starts again, or is restored."""
+    """What arrives at once, and whether the task then starts again, is restored, or loses the older half of its buffers, as
+    if their changelogs had dropped it by age."""
 
     records: dict[str, list[Record]]
     then: str
@@ -225,6 +226,8 @@ def answers(
         for step in steps:
             driver.pipe_raw(step.records)
             driver.commit()
+            if step.then == "lose":
+                lose_older_half(driver)
             if step.then:
                 driver.restart(restore=step.then == "restore")
         stores = {
@@ -234,6 +237,18 @@ def answers(
         }
         written = {topic: driver.read_raw(topic) for topic in ("out", "late", LETTERS)}
         return written, +driver.dropped_records, driver.changelogs, stores
+
+
+def lose_older_half(driver: TopologyTestDriver) -> None:
+    """Of every buffer, by time."""
+    for task in driver.tasks.values():
+        for spec in (state.spec for state in task.stores.values() if state.spec.kind == "list"):
+            keys = sorted((key for key, _ in task.backend.range(spec.name, None, None)), key=lambda key: key[-12:])
+            position = task.backend.position(spec.name)
+            if position is None:
+                continue
+            gone = [(key, None) for key in keys if key[-12:-4] <= keys[len(keys) // 2][-12:-4]]
+            task.backend.commit([StoreWrites(spec.name, gone, position)])
 
 
 @pytest.fixture(scope="module")

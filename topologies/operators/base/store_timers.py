@@ -100,20 +100,21 @@ class TimerQueue:
 
     def change(self, gone: list[bytes], made: list[bytes]) -> None:
         """Delete timers that exist, then set those that do not. Each is its time (8 bytes, big-endian) and its payload."""
-        self.put_all(gone, is_set=False)
-        self.put_all(made, is_set=True)
+        for key in gone:
+            self._state.put_entry(key, None, _STAMP_MS)
+        entry = self._state.entry_of(b"\x01", _STAMP_MS)
+        self._state.put_entries(made, [entry] * len(made), [_STAMP_MS] * len(made), new=True)
         self._next_ms = None
         if made:
             self._low_ms = min(self._low_ms, _TIME.unpack_from(min(made))[0])
 
-    def put_all(self, keys: list[bytes], *, is_set: bool) -> None:
-        """Set timers that do not exist, or delete those that do, given as for ``change``; ``look_from`` must follow."""
-        if is_set:
-            entry = self._state.entry_of(b"\x01", _STAMP_MS)
-            self._state.put_entries(keys, [entry] * len(keys), [_STAMP_MS] * len(keys), new=True)
-            return
-        for key in keys:
-            self._state.put_entry(key, None, _STAMP_MS)
+    def change_in_order(self, changes: dict[bytes, bool]) -> None:
+        """Set timers that do not exist (true), and delete some that do, given as for ``change``. ``look_from`` must
+        follow."""
+        entry = self._state.entry_of(b"\x01", _STAMP_MS)
+        put = self._state.put_entry
+        for key, is_set in changes.items():
+            put(key, entry if is_set else None, _STAMP_MS, new=is_set)
 
     @property
     def low_ms(self) -> int:

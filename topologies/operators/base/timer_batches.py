@@ -13,8 +13,7 @@ from __future__ import annotations
 import struct
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
-from itertools import chain, groupby, islice
-from operator import itemgetter
+from itertools import chain, islice
 
 from penstock.state.stores.store_view import KeyValueStoreView
 from penstock.topologies.operators.base.store_timers import LAST_MS, TimerQueue
@@ -62,8 +61,9 @@ class TimerBatches:
         if self._read_to < high:
             self._read(high)
         parts = [part[: bisect_left(part, high)] for part in self._known if part[0] < high]
-        found = parts[0] if len(parts) == 1 else sorted(chain.from_iterable(parts))
-        return [key for key in found if key not in self._deleted] if self._deleted else found
+        found = sorted(chain.from_iterable(parts))
+        # a timer may be here twice: where a record's number was given again, because the first one was lost
+        return [key for key in dict.fromkeys(found) if key not in self._deleted]
 
     def _read(self, high: bytes) -> None:
         """Read from the store until all timers below ``high`` are in memory."""
@@ -135,8 +135,7 @@ class TimerBatches:
         """Put what is held back into the store."""
         self._state.defer(None)
         changes, self._changes = self._changes, {}
-        for is_set, some in groupby(changes.items(), itemgetter(1)):
-            self._queue.put_all([key for key, _ in some], is_set=is_set)
+        self._queue.change_in_order(changes)
         self._queue.look_from(self._low_ms)
         self._forget()
 

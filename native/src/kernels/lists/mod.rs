@@ -123,7 +123,8 @@ impl Lists {
 
     pub fn used_bytes(&self) -> usize {
         let groups = self.young.bytes + self.old.bytes + self.forgotten.bytes();
-        groups + self.buffered_bytes() + self.found.capacity() * size_of::<(u32, Item)>()
+        let last = self.found.capacity() * size_of::<(u32, Item)>() + 4 * self.numbers.capacity();
+        groups + self.buffered_bytes() + last
     }
 
     fn hash(&self, segment: i64, key: &[u8]) -> u64 {
@@ -247,11 +248,10 @@ impl Lists {
     pub fn named<'a>(&self, names: impl Iterator<Item = &'a [u8]>) -> Result<Values, Refused> {
         let mut out = Values::default();
         for name in names {
-            let Some((key, behind)) = name.split_last_chunk::<BEHIND_KEY>() else {
+            let behind = name.split_last_chunk::<4>();
+            let split = behind.and_then(|(rest, sequence)| Some((rest.split_last_chunk::<8>()?, sequence)));
+            let Some(((key, time), sequence)) = split else {
                 return Err(Refused::Value("a name has no time and number behind its key".into()));
-            };
-            let (Some(time), Some(sequence)) = (behind.first_chunk::<8>(), behind.last_chunk::<4>()) else {
-                unreachable!("twelve bytes");
             };
             let (time, sequence) = (i64::from_be_bytes(*time), u32::from_be_bytes(*sequence));
             let segment = time.div_euclid(self.segment_ms);
@@ -385,6 +385,31 @@ mod tests {
         lists.committed(0);
         append(&mut lists, &[(b"a", 5, b"4")], &[], false);
         assert_eq!(written(&lists, 0), [(name(b"a", 5, 2), b"4".to_vec())]);
+    }
+
+    #[test]
+    fn entries_have_names_by_which_their_values_are_found() {
+        let mut lists = Lists::new(10);
+        lists.begin(i64::MAX, -1);
+        append(&mut lists, &[(b"a", 5, b"1"), (b"a", 15, b"2")], &[], false);
+        lists.committed(0);
+        append(&mut lists, &[(b"b", 5, b"3"), (b"a", 5, b"4"), (b"a", 2, b"late")], &[0, 0, 1], false);
+        assert_eq!(lists.numbers(), [0, 1, 0]);
+        assert_eq!(times(&mut lists, b"a", 4, 20), [5, 5, 15]);
+        let (data, ends) = lists.names(&[1, 2]).unwrap();
+        assert_eq!((data, ends), ([name(b"a", 5, 1), name(b"a", 15, 0)].concat(), vec![0, 13, 26]));
+        assert!(matches!(lists.names(&[3]), Err(Refused::Index(_))));
+        let names = [name(b"a", 5, 1), name(b"a", 5, 0), name(b"b", 5, 0), name(b"nobody", 25, 3)];
+        let found = lists.named(names.iter().map(|name| &name[..])).unwrap();
+        assert_eq!((found.data, found.ends, found.missing), (b"43".to_vec(), vec![0, 1, 1, 2, 2], vec![1, 3]));
+        let stored = [&0i64.to_be_bytes()[..], &names[1], &2i64.to_be_bytes()[..], &names[3]].concat();
+        assert_eq!((found.keys, found.key_ends), (stored, vec![0, 21, 47]));
+        assert!(matches!(lists.named([&b"too short"[..]].into_iter()), Err(Refused::Value(_))));
+        // groups that were not used lately are found, too
+        lists.committed(0);
+        append(&mut lists, &[(b"c", 7, b"5")], &[], false);
+        lists.old = std::mem::take(&mut lists.young);
+        assert_eq!(lists.named([&name(b"c", 7, 0)[..]].into_iter()).unwrap().data, b"5");
     }
 
     #[test]

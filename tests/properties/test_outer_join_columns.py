@@ -182,6 +182,18 @@ def test_what_is_due_stands_before_the_record_that_made_it_so() -> None:
         assert len(changelogs["test-pairs-unmatched-changelog"]) == 3, columns
 
 
+@pytest.mark.parametrize("size", [1, 100])
+def test_late_partners_come_behind_what_was_due(size: int) -> None:
+    """A record that has met one is not emitted alone, though another comes after its time; one that has not, is."""
+    shape = Shape((Item, Item), None, JOINERS[1], 5, 5, 0, None, "latest", "left_join")
+    lefts = [Record(b"a", item(1), 0), Record(b"b", item(2), 0)]
+    rights = [Record(b"a", item(3), 2), *(Record(key, item(4), ts) for key, ts in ((b"y", 8), (b"a", 3), (b"b", 3)))]
+    steps = [Step({"left": lefts, "right": rights}, "")]
+    for columns in (False, True):
+        written = answers(topology_of(shape), steps, size, columns=columns)[0]["out"]
+        assert [(r.key, r.timestamp_ms) for r in written] == [(b"a", 2), (b"b", 0), (b"a", 3), (b"b", 3)], columns
+
+
 def test_most_batches_are_joined_by_columns(tried: Counter[bool]) -> None:
     """What the other tests compare is not rows with rows."""
     assert tried[True] > 2 * tried[False] > 0, tried

@@ -217,7 +217,8 @@ impl Lists {
             self.values.clear();
             self.times.clear();
         }
-        (self.expired, self.replaced, self.found) = (HashMap::new(), HashMap::new(), vec![]);
+        (self.expired, self.replaced) = (HashMap::new(), HashMap::new());
+        (self.found, self.numbers) = (vec![], vec![]);
         if floor <= self.first {
             return;
         }

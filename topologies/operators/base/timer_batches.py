@@ -36,7 +36,7 @@ class TimerBatches:
         self._queue = queue
         self._state = state
         self._changes: dict[bytes, bool] = {}
-        """What is held back, in order: timers that were set (true), and timers of the store that were deleted."""
+        """The changes that are held back, in order: timers that were set (true), and deleted timers of the store."""
         self._known: list[list[bytes]] = []
         """The timers in memory, in ascending parts, none of which is empty."""
         self._deleted: set[bytes] = set()

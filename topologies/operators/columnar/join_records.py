@@ -16,7 +16,7 @@ from penstock.topologies.columnar.encoded_columns import EncodedColumn
 from penstock.topologies.operator_api.batch import Batch, concat
 from penstock.topologies.operator_api.columns import BytesColumn, CodedColumn, Column, Ints, Mask, Places
 from penstock.topologies.operators.columnar.side_values import SideValues
-from penstock.topologies.operators.columnar.unmatched import Arrived, Kept, Ticks
+from penstock.topologies.operators.columnar.unmatched import ArrivedRecords, Ticks, UnmatchedSides
 
 FAR = 1 << 62
 """Times from then on are not added to."""
@@ -30,7 +30,7 @@ class JoinBounds(NamedTuple):
     after_ms: int
     keep_ms: tuple[int, int]
     result_time: str
-    kept: Kept | None = None
+    kept: UnmatchedSides | None = None
 
     def around(self, port: int) -> tuple[int, int]:
         """How far before, and after, a record of a side its partners may lie."""
@@ -66,7 +66,7 @@ class EventTime(NamedTuple):
         return Ticks(times, np.searchsorted(places, steps, "right"), steps * self.stride + self.slot)
 
 
-class Side(NamedTuple):
+class SideRecords(NamedTuple):
     """The records of one side that are joined. ``ranks``: their places among all records of the batch; ``numbers``: of
     their keys."""
 
@@ -79,11 +79,11 @@ class Side(NamedTuple):
     texts: BytesColumn
     objects: list[Any] | None
 
-    def arrived(self, numbers: Places, first_code: int) -> Arrived:
+    def arrived(self, numbers: Places, first_code: int) -> ArrivedRecords:
         """These records, with the numbers of their keys among all keys; ``first_code``: where their values begin in a
         pool."""
         codes = np.arange(first_code, first_code + len(self.times))
-        return Arrived(self.ranks, self.times, self.orders, numbers, codes)
+        return ArrivedRecords(self.ranks, self.times, self.orders, numbers, codes)
 
 
 class Keyless(NamedTuple):
@@ -95,22 +95,22 @@ class Keyless(NamedTuple):
     texts: BytesColumn
     objects: list[Any] | None
 
-    def arrived(self, first_code: int) -> Arrived:
+    def arrived(self, first_code: int) -> ArrivedRecords:
         """These records; ``first_code``: where their values begin in a pool."""
         codes = np.arange(first_code, first_code + len(self.times))
-        return Arrived(self.ranks, self.times, self.orders, np.full(len(self.times), -1, np.intp), codes)
+        return ArrivedRecords(self.ranks, self.times, self.orders, np.full(len(self.times), -1, np.intp), codes)
 
 
 @dataclasses.dataclass
 class JoinRecords:
     """The records of a batch, by side. ``keyless``: of the sides that are kept."""
 
-    sides: list[Side | None]
+    sides: list[SideRecords | None]
     keyless: list[Keyless | None]
     ranks: Places
     """The place of each record among all of them."""
     orders: Ints
-    """Of all of them, ascending."""
+    """The orders of all of them, ascending."""
     late: list[Batch]
     dropped: dict[str, int]
     now: Ints = dataclasses.field(default_factory=lambda: np.empty(0, np.int64))
@@ -121,7 +121,7 @@ class JoinRecords:
     """The number of each record's key, by side."""
 
 
-class StoredEntries(NamedTuple):
+class BufferedEntries(NamedTuple):
     """Entries of a buffer that records of a batch may meet. ``found``: ``None``: there are none."""
 
     found: FoundEntries | None
@@ -134,6 +134,7 @@ class FoundPairs(NamedTuple):
     came later; ``records``: that, by its place among those of its side; ``partners``: the other, by its place among the
     stored entries and the records behind them."""
 
+    codes: tuple[Places, Places]
     ranks: Places
     lefts: Ints
     rights: Ints
@@ -142,15 +143,14 @@ class FoundPairs(NamedTuple):
     ports: Places
     records: Places
     partners: Places
-    codes: tuple[Places, Places]
 
     def where(self, mask: Mask) -> FoundPairs:
         """Those pairs."""
-        *parts, codes = self
-        return FoundPairs(*(part[mask] for part in parts), (codes[0][mask], codes[1][mask]))
+        codes, *parts = self
+        return FoundPairs((codes[0][mask], codes[1][mask]), *(part[mask] for part in parts))
 
 
-NO_PAIRS = FoundPairs(*(np.empty(0, np.intp) for _ in range(8)), (np.empty(0, np.intp), np.empty(0, np.intp)))
+NO_PAIRS = FoundPairs((np.empty(0, np.intp), np.empty(0, np.intp)), *(np.empty(0, np.intp) for _ in range(8)))
 
 
 class RecordsOfSides:
@@ -220,7 +220,7 @@ class RecordsOfSides:
         listed = keyed_rows.store_keys
         packed = BytesColumn.of(listed)
         distinct = DistinctKeys(listed, (packed.data, packed.offsets))
-        to.sides[port] = Side(batch, ranks, times, orders, distinct, keyed_rows.groups.numbers, *written)
+        to.sides[port] = SideRecords(batch, ranks, times, orders, distinct, keyed_rows.groups.numbers, *written)
         return True
 
     def _key_column(self, batch: Batch) -> Column | None:
@@ -234,7 +234,7 @@ class RecordsOfSides:
         return CodedColumn.of(keys) if {type(k) for k in keys} <= {serde.exact, type(None)} else None
 
 
-def _stream_time(sides: list[Side | None], time: EventTime, records: int) -> Ints:
+def _stream_time(sides: list[SideRecords | None], time: EventTime, records: int) -> Ints:
     """Stream time at each place of the batch, the record there included; on watermarks an empty array."""
     if time.by_place_ms is not None:
         return np.empty(0, np.int64)
@@ -245,7 +245,7 @@ def _stream_time(sides: list[Side | None], time: EventTime, records: int) -> Int
     return np.maximum.accumulate(now)
 
 
-def _common_keys(sides: list[Side | None]) -> tuple[dict[bytes, int], list[Places]]:
+def _common_keys(sides: list[SideRecords | None]) -> tuple[dict[bytes, int], list[Places]]:
     """Keys by number, the same for both sides, and the number of each record's."""
     index: dict[bytes, int] = {}
     out: list[Places] = []

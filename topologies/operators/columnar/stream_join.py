@@ -24,14 +24,14 @@ from penstock.topologies.operator_api.columns import BytesColumn, Column, Ints, 
 from penstock.topologies.operators.columnar.join_records import (
     FAR,
     NO_PAIRS,
+    BufferedEntries,
     EventTime,
     FoundPairs,
     JoinBounds,
     JoinRecords,
     Keyless,
     RecordsOfSides,
-    Side,
-    StoredEntries,
+    SideRecords,
     headers_at,
     late_in_order,
     texts_of,
@@ -60,7 +60,7 @@ class JoinedBatch:
     timers: TimerChanges | None = None
 
     def timer_changes(self, sequences: Sequence[Any]) -> list[tuple[bytes, bool]]:
-        """What it does to the timers of records that wait, in order. ``sequences``: the numbers of what was appended, by
+        """The changes of the timers of records that wait, in order. ``sequences``: the numbers of what was appended, by
         side."""
         assert self.timers is not None
         made: list[list[bytes]] = []
@@ -83,7 +83,7 @@ class _Results(NamedTuple):
 
 
 class OverdueRecords(NamedTuple):
-    """What time alone causes. ``gone``: how many waiting records their buffer had lost; ``timers``: all that were due."""
+    """Records that time alone makes due. ``gone``: how many of them their buffer had lost; ``timers``: of all."""
 
     out: Batch | None
     gone: int
@@ -133,7 +133,7 @@ class StreamJoinColumns:
         return JoinedBatch(out, late_in_order(records.late), records.dropped, appends, latest, timers)
 
     def overdue(self, until_ms: int, order: int) -> OverdueRecords | None:
-        """What is due up to then, emitted at this order. ``None``: row by row."""
+        """Emit, at this order, the records that are due up to then. ``None``: row by row."""
         due = None if self._waiting is None else self._waiting.due(until_ms)
         if self._waiting is None or due is None:
             return OverdueRecords(None, 0, [])
@@ -153,7 +153,7 @@ class StreamJoinColumns:
         gone = int((due.places < 0).sum())
         return OverdueRecords(None if results is None else results.batch, gone, due.timers.keys)
 
-    def _appends(self, port: int, side: Side, now: Ints) -> Appends:
+    def _appends(self, port: int, side: SideRecords, now: Ints) -> Appends:
         floors = now[side.ranks] - self._bounds.keep_ms[port] if len(now) else None
         expired = None if floors is None else side.times < floors
         texts = (side.texts.data, side.texts.offsets)
@@ -199,19 +199,19 @@ class StreamJoinColumns:
         results = self._results(pairs, alone, records.index, pools)
         return results if isinstance(results, str) else (results, timers)
 
-    def _stored(self, port: int, others: Side | None, numbers: Places) -> StoredEntries:
+    def _stored(self, port: int, others: SideRecords | None, numbers: Places) -> BufferedEntries:
         """The buffered entries of a side that may be partners of the other side's records."""
         if others is None or not len(others.times):
-            return StoredEntries(None, np.empty(0, np.intp), np.empty(0, np.int64))
+            return BufferedEntries(None, np.empty(0, np.intp), np.empty(0, np.int64))
         before_ms, after_ms = self._bounds.around(1 - port)
         low, high = int(others.times.min()) - before_ms, int(others.times.max()) + after_ms
         found = self._buffers[port].within(others.keys, max(low, 0), high)
         firsts = np.empty(len(others.keys.listed), np.intp)
         firsts[others.numbers] = numbers
-        return StoredEntries(found, np.repeat(firsts, found.counts), found.times)
+        return BufferedEntries(found, np.repeat(firsts, found.counts), found.times)
 
     def _partners(
-        self, port: int, sides: list[Side | None], numbers: list[Places], stored: StoredEntries, now: Ints
+        self, port: int, sides: list[SideRecords | None], numbers: list[Places], stored: BufferedEntries, now: Ints
     ) -> tuple[Places, Places] | None:
         """Pairs of a record of a side and an entry of the other one, whose stored ones come first. ``None``: too many."""
         side, other = sides[port], sides[1 - port]
@@ -248,7 +248,7 @@ class StreamJoinColumns:
         return records[earlier], entries[earlier]
 
     def _pool(
-        self, port: int, stored: BytesColumn, waiting: BytesColumn, others: Sequence[Side | Keyless | None]
+        self, port: int, stored: BytesColumn, waiting: BytesColumn, others: Sequence[SideRecords | Keyless | None]
     ) -> Pool | None:
         """The values of stored entries, those of waiting records, and behind them those of the batch."""
         values = self._values[port]
@@ -269,7 +269,7 @@ class StreamJoinColumns:
     def _pairs(
         self,
         of: JoinRecords,
-        stored: list[StoredEntries],
+        stored: list[BufferedEntries],
         found: list[tuple[Places, Places]],
         pools: list[Pool],
         entries: list[Places],
@@ -298,7 +298,7 @@ class StreamJoinColumns:
         whole = [np.concatenate(part) for part in zip(*parts, strict=True)]
         places = np.argsort(whole[0], kind="stable")
         left, right = (np.concatenate(of_side)[places] for of_side in codes)
-        pairs = FoundPairs(*(part[places] for part in whole), (left, right))
+        pairs = FoundPairs((left, right), *(part[places] for part in whole))
         if self._condition is None:
             return pairs
         like = ColumnBatch([], [], pairs.rights, pairs.orders)
@@ -345,9 +345,9 @@ class StreamJoinColumns:
         return EncodedColumn(longer.take(np.where(numbers < 0, len(keys), numbers)), self._key_serde, Coder())
 
 
-def _used(stored: StoredEntries, partners: Places, between: int) -> tuple[Places, Places]:
+def _used(stored: BufferedEntries, partners: Places, between: int) -> tuple[Places, Places]:
     """The places of stored entries that are partners, and the partners by their places among these and the records of the
-    batch, with so many others between them."""
+    batch, with ``between`` others between them."""
     count = len(stored.times)
     used = np.zeros(count, np.bool_)
     used[partners[partners < count]] = True

@@ -25,10 +25,10 @@ NEVER = np.iinfo(np.intp).max
 LATER = 1 << 32
 """Above all sequence numbers: those of this batch come behind stored ones."""
 _BEFORE, _AT, _BEHIND = range(3)
-"""What a record causes to timers, in order: takes those that are due, deletes its partners', sets its own."""
+"""Kinds of changes that a record causes, in order: it takes those that are due, deletes its partners', sets its own."""
 
 
-class Kept(NamedTuple):
+class UnmatchedSides(NamedTuple):
     """Which sides keep records without a partner. ``look_ms``: how far ahead of a record of each side a partner's
     timestamp may lie; ``grace_ms``: how long after that the record is due. ``waits``: not before that is it emitted."""
 
@@ -53,7 +53,7 @@ class Ticks(NamedTuple):
 
     @property
     def until_ms(self) -> int:
-        """What is due up to then is emitted within the batch."""
+        """The last due time that is over within the batch."""
         return int(self.times[-1]) - 1 if len(self.times) else -1
 
     def places(self, due: Ints) -> Places:
@@ -114,7 +114,7 @@ def timer_keys(
     ]
 
 
-class Arrived(NamedTuple):
+class ArrivedRecords(NamedTuple):
     """Records of a side that are joined. ``numbers``: of their keys; ``codes``: their values' places in the pool."""
 
     ranks: Places
@@ -137,7 +137,7 @@ class Alone(NamedTuple):
     by_time: bool
 
 
-def at_once(port: int, records: Arrived, which: Places) -> Alone:
+def at_once(port: int, records: ArrivedRecords, which: Places) -> Alone:
     """Records that are emitted on arrival."""
     ranks, times, orders, numbers, codes = (part[which] for part in records)
     return Alone(ranks, np.full(len(which), port, np.intp), times, orders, numbers, codes, by_time=False)
@@ -162,10 +162,8 @@ class Fired(NamedTuple):
         sides = np.array(SIDE_BYTE)[self.ports]
         places = np.lexsort((self.sequences, by_key[self.numbers], sides, self.times, self.steps))
         steps = self.steps[places]
-        ordered = (
-            part[places] for part in (self.ports, self.times, ticks.orders[self.steps], self.numbers, self.codes)
-        )
-        return Alone(ticks.ranks[steps], *ordered, by_time=True)
+        ports, times, numbers, codes = (part[places] for part in (self.ports, self.times, self.numbers, self.codes))
+        return Alone(ticks.ranks[steps], ports, times, ticks.orders[steps], numbers, codes, by_time=True)
 
 
 class NewTimers(NamedTuple):
@@ -180,7 +178,7 @@ NO_TIMERS = NewTimers(np.empty(0, np.intp), np.empty(0, np.int64), np.empty(0, n
 
 
 class TimerChanges(NamedTuple):
-    """What a batch does to timers. ``taken`` and ``deleted``: timers, and the ranks at which; ``new``: by side."""
+    """The changes of timers by a batch. ``taken`` and ``deleted``: timers, and the ranks at which; ``new``: by side."""
 
     taken: tuple[Places, list[bytes]]
     deleted: tuple[Places, list[bytes]]
@@ -209,11 +207,11 @@ def first_ranks(count: int, records: Places, ranks: Places) -> Places:
 
 
 def split_waiting(
-    kept: Kept, port: int, records: Arrived, joined: Mask, now: Ints, ticks: Ticks, met: Places
+    kept: UnmatchedSides, port: int, records: ArrivedRecords, joined: Mask, now: Ints, ticks: Ticks, met: Places
 ) -> tuple[Places, Places, Places, NewTimers]:
-    """Of the records of a side those that are emitted on arrival, those that are due within the batch, the steps at which,
-    and the timers of those that wait longer. ``joined``: which found a partner on arrival; ``met``: at which rank a first
-    partner came later; ``now``: stream time, empty on watermarks."""
+    """Split the records of a side: those that are emitted on arrival, those that are due within the batch, the steps at
+    which, and the timers of those that wait longer. ``joined``: which found a partner on arrival; ``met``: at which rank a
+    first partner came later; ``now``: stream time, empty on watermarks."""
     alone = np.flatnonzero(~joined)
     if not kept.waits:
         return alone, alone[:0], alone[:0], NO_TIMERS

@@ -9,7 +9,7 @@ import numpy as np
 
 from penstock.state.stores.segmented_store import SegmentedState
 from penstock.topologies.operator_api.columns import BytesColumn, Places
-from penstock.topologies.operators.columnar.join_records import FoundPairs, JoinRecords, StoredEntries, texts_of
+from penstock.topologies.operators.columnar.join_records import BufferedEntries, FoundPairs, JoinRecords, texts_of
 from penstock.topologies.operators.columnar.unmatched import (
     LATER,
     NEVER,
@@ -17,9 +17,9 @@ from penstock.topologies.operators.columnar.unmatched import (
     Alone,
     DueTimers,
     Fired,
-    Kept,
     Ticks,
     TimerChanges,
+    UnmatchedSides,
     at_once,
     first_ranks,
     split_waiting,
@@ -59,14 +59,14 @@ class WaitingRecords:
     """See the module. ``timers``: ``None``: no record waits, those that find no partner are emitted at once."""
 
     def __init__(
-        self, kept: Kept, buffers: tuple[SegmentedState, SegmentedState], timers: WaitingTimers | None
+        self, kept: UnmatchedSides, buffers: tuple[SegmentedState, SegmentedState], timers: WaitingTimers | None
     ) -> None:
         self._kept = kept
         self._buffers = buffers
         self._timers = timers
 
     def due(self, until_ms: int) -> Due | None:
-        """What is due up to then; ``None``: nothing."""
+        """The records that are due up to then; ``None``: there are none."""
         if self._timers is None or not (keys := self._timers.upcoming(until_ms)):
             return None
         timers = DueTimers.of(keys)
@@ -86,13 +86,13 @@ class WaitingRecords:
     def unmatched(
         self,
         records: JoinRecords,
-        stored: list[StoredEntries],
+        stored: list[BufferedEntries],
         pairs: FoundPairs,
         ticks: Ticks,
         due: Due | None,
         pools: list[PoolPlaces],
     ) -> tuple[list[Alone], TimerChanges | None]:
-        """What is emitted without a partner, and what becomes of timers. Counts those whose records are gone."""
+        """Find what is emitted without a partner, and what becomes of timers. Counts those whose records are gone."""
         fired: list[Fired] = []
         alone: list[Alone] = []
         new = [NO_TIMERS, NO_TIMERS]
@@ -137,7 +137,7 @@ class WaitingRecords:
         deleted = np.fromiter((met[key] for key in there), np.intp, len(there)), there
         return alone, TimerChanges(taken, deleted, new, ticks.until_ms)
 
-    def _met(self, port: int, stored: StoredEntries, partners: Places, first: Places) -> dict[bytes, int]:
+    def _met(self, port: int, stored: BufferedEntries, partners: Places, first: Places) -> dict[bytes, int]:
         """The timers that stored records of a side have if they wait, and the ranks at which their first partners come, in
         the order of the pairs. ``partners``: those records, by pair."""
         seen, at = np.unique(partners[partners < len(stored.times)], return_index=True)

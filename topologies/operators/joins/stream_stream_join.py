@@ -51,7 +51,7 @@ from penstock.topologies.operators.base.timer_batches import TimerBatches
 from penstock.topologies.operators.columnar.join_records import EventTime, JoinBounds
 from penstock.topologies.operators.columnar.pairs import why_no_pairs
 from penstock.topologies.operators.columnar.stream_join import StreamJoinColumns
-from penstock.topologies.operators.columnar.unmatched import Kept
+from penstock.topologies.operators.columnar.unmatched import UnmatchedSides
 
 LEFT, RIGHT = 0, 1
 _PENDING = struct.Struct(">Bq")
@@ -351,7 +351,7 @@ def _columns_of(
     kept = None
     if any(spec.keeps):
         grace_ms = 0 if spec.uses_watermark else spec.grace_ms
-        kept = Kept(spec.keeps, (spec.after_ms, spec.before_ms), grace_ms, waiting is not None)
+        kept = UnmatchedSides(spec.keeps, (spec.after_ms, spec.before_ms), grace_ms, waiting is not None)
     bounds = JoinBounds(spec.before_ms, spec.after_ms, keep_ms, spec.result_time, kept)
     serdes = left.value_serde, right.value_serde
     return StreamJoinColumns(bounds, spec.condition, spec.joiner, buffers, left.key_serde, serdes, waiting)

@@ -84,13 +84,13 @@ def _timers_in_memory(request: pytest.FixtureRequest, monkeypatch: pytest.Monkey
             monkeypatch.setattr(timer_batches, name, size)
 
 
-@settings(deadline=None, max_examples=250)
+@settings(deadline=None, max_examples=100)
 @given(shapes, st.integers(0, 2**32))
 def test_the_same_by_columns_and_by_rows(shape: Shape, seed: int) -> None:
     check(shape, seed)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=40)
 @given(shapes, st.integers(0, 2**32))
 def test_rows_and_columns_take_turns(shape: Shape, seed: int) -> None:
     """Some batches are long enough for columns, others are not; and one side's may come as lists."""
@@ -102,7 +102,7 @@ def test_rows_and_columns_take_turns(shape: Shape, seed: int) -> None:
         column_parts.FEWEST = fewest
 
 
-@settings(deadline=None, max_examples=30)
+@settings(deadline=None, max_examples=20)
 @given(shapes, st.integers(0, 2**32))
 def test_the_same_without_the_compiled_part(shape: Shape, seed: int) -> None:
     """Texts are then read and written one by one."""
@@ -110,7 +110,7 @@ def test_the_same_without_the_compiled_part(shape: Shape, seed: int) -> None:
         check(shape, seed)
 
 
-@settings(deadline=None, max_examples=80)
+@settings(deadline=None, max_examples=40)
 @given(shapes, st.integers(0, 2**32))
 def test_the_same_where_changelogs_lose_what_waits(shape: Shape, seed: int) -> None:
     """The records of timers are gone, and counted."""
@@ -139,7 +139,7 @@ def alone(stream: Any) -> Any:
     return stream.map_values(col("other")).map_values(col("name"))
 
 
-@settings(deadline=None, max_examples=120)
+@settings(deadline=None, max_examples=60)
 @given(shapes, st.integers(0, 2**32), st.sampled_from([least, chosen, alone]), st.booleans())
 def test_what_follows_gets_the_same(shape: Shape, seed: int, then: Any, per_commit: bool) -> None:
     emission = "per_commit" if per_commit else "every_update"

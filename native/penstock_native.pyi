@@ -164,6 +164,16 @@ class ListEntries:
         int64 ends; committed ones are empty), the int64 indices of the committed ones in ``places``, and their store keys
         (data, int64 ends)."""
 
+    def named(self, data: Any, offsets: Any) -> tuple[bytes, bytes, bytes, bytes, bytes]:
+        """``values`` of entries by their names: key, time and number. Those that are not known here count as committed,
+        although the store may have none."""
+
+    def names(self, places: Any) -> tuple[bytes, bytes]:
+        """The names of the entries that ``within`` found last, at these int64 places: data, int64 ends."""
+
+    def numbers(self) -> bytes:
+        """The uint32 numbers that the entries of the last ``append`` got, in their order."""
+
     def load(self, segment: int, key: bytes, entries: list[bytes]) -> None:
         """Take what the store has of a group, ascending: each entry's time and number as in its store key."""
 

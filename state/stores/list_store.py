@@ -179,11 +179,13 @@ class ListStoreView(KeyValueStoreView):
         missing = [i for i, group in enumerate(groups) if group is None]
         return [i for i in missing if self._group_for(names[i], times_ms[i]) is None]
 
-    def append_all(self, names: list[bytes], times: list[bytes], times_ms: list[int], values: list[bytes]) -> None:
+    def append_all(
+        self, names: list[bytes], times: list[bytes], times_ms: list[int], values: list[bytes]
+    ) -> list[bytes]:
         """``append`` for each of several values, which are given as the value serde writes them and whose sequence numbers
-        are known without a read; ``times`` are their times in the form of store keys."""
+        are known without a read; ``times`` are their times in the form of store keys. Returns their store keys."""
         if not names:
-            return
+            return []
         groups = list(map(self._groups.get, names))
         if None in groups:
             groups = list(map(self._group_for, names, times_ms))
@@ -205,6 +207,7 @@ class ListStoreView(KeyValueStoreView):
         self.dirty.update(zip(keys, times_ms, strict=True))
         self._places += len(keys)
         self._latest_ms = max(self._latest_ms, max(times_ms))
+        return keys
 
     def _group_for(self, name: bytes, time_ms: int) -> list[bytes] | None:
         group = self._groups.get(name)

@@ -80,47 +80,71 @@ class PackedListView(ListStoreView):
 
     def values_at(self, places: Int64s) -> Texts:
         """The stored values, without timestamps, of entries that ``within`` found last, by their places in its answer."""
-        data, ends, missing, *keys = self._packed.values(np.ascontiguousarray(places, np.int64))
+        texts, absent = self._texts_of(self._packed.values(np.ascontiguousarray(places, np.int64)))
+        assert absent is None, "an entry of a group is gone"
+        return texts
+
+    def names_at(self, places: Int64s) -> list[bytes]:
+        """The names, key, time and number, of entries that ``within`` found last."""
+        native = compiled()
+        assert native is not None
+        data, ends = self._packed.names(np.ascontiguousarray(places, np.int64))
+        named: list[bytes] = native.list_rows(data, np.frombuffer(ends, np.int64), None)
+        return named
+
+    def values_named(self, names: list[bytes]) -> tuple[Texts, NDArray[np.bool_] | None]:
+        """The stored values of entries by their names, and which of these the store does not have; ``None``: it has all."""
+        native = compiled()
+        assert native is not None
+        data, ends, _ = native.pack_rows(names)
+        return self._texts_of(self._packed.named(data, np.frombuffer(ends, np.int64)))
+
+    def _texts_of(self, known: tuple[bytes, bytes, bytes, bytes, bytes]) -> tuple[Texts, NDArray[np.bool_] | None]:
+        data, ends, missing, *keys = known
         gone = np.frombuffer(missing, np.int64)
         offsets = np.frombuffer(ends, np.int64)
         if not len(gone):
-            return data, offsets
-        stored_data, stored_offsets = self._stored((keys[0], np.frombuffer(keys[1], np.int64)))
-        if len(gone) == len(places):
-            return stored_data, stored_offsets
+            return (data, offsets), None
+        stored_data, stored_offsets, absent = self._stored((keys[0], np.frombuffer(keys[1], np.int64)))
+        count = len(offsets) - 1
+        if len(gone) == count:
+            return (stored_data, stored_offsets), absent
         native = compiled()
         assert native is not None
-        order = np.arange(len(places), dtype=np.int64)
-        order[gone] = len(places) + np.arange(len(gone))
+        order = np.arange(count, dtype=np.int64)
+        order[gone] = count + np.arange(len(gone))
         both = np.concatenate([offsets, stored_offsets[1:] + len(data)])
         taken, taken_ends, _ = native.take_rows(data + stored_data, both, None, order)
-        return taken, np.frombuffer(taken_ends, np.int64)
+        if absent is not None:
+            of_all = np.zeros(count, np.bool_)
+            of_all[gone] = absent
+            absent = of_all
+        return (taken, np.frombuffer(taken_ends, np.int64)), absent
 
-    def _stored(self, keys: Texts) -> tuple[bytes, Int64s]:
-        """The values that the backend holds under these store keys."""
+    def _stored(self, keys: Texts) -> tuple[bytes, Int64s, NDArray[np.bool_] | None]:
+        """The values that the backend holds under these store keys, as data, offsets and which of them are absent."""
         native = compiled()
         assert native is not None
         found = self._backend.get_packed(self.spec.name, *keys, _STAMP_BYTES)
         if found is not None:
-            assert found.absent is None, "an entry of a group is gone"
-            return found.data, np.frombuffer(found.ends, np.int64)
-        entries = self._backend.get_many(self.spec.name, native.list_rows(*keys, None))
-        data, ends, _ = native.pack_rows([entry[_STAMP_BYTES:] for entry in entries if entry is not None])
-        assert None not in entries, "an entry of a group is gone"
-        return data, np.frombuffer(ends, np.int64)
+            data, ends, nulls = found
+        else:
+            entries = self._backend.get_many(self.spec.name, native.list_rows(*keys, None))
+            data, ends, nulls = native.pack_rows([None if entry is None else entry[_STAMP_BYTES:] for entry in entries])
+        return data, np.frombuffer(ends, np.int64), None if nulls is None else np.frombuffer(nulls, np.bool_)
 
     def append_texts(
         self, keys: Texts, numbers: Int64s, times_ms: Int64s, values: Texts, expired: NDArray[np.bool_] | None
-    ) -> None:
+    ) -> NDArray[np.uint32]:
         """Append values, which are given as the value serde writes them, each to the key of its number. ``expired``: whose
-        time is over; they are written for no reader."""
+        time is over; they are written for no reader. Returns the sequence numbers."""
         numbers, times_ms = np.ascontiguousarray(numbers, np.int64), np.ascontiguousarray(times_ms, np.int64)
         flags = None if expired is None else expired.astype(np.uint8)
         found = self._packed.append(*keys, numbers, times_ms, *values, flags, False)
-        if not found:
-            return
-        self._load_taken(keys, [(int(numbers[row]), int(times_ms[row])) for row in np.frombuffer(found, np.int64)])
-        self._packed.append(*keys, numbers, times_ms, *values, flags, True)
+        if found:
+            self._load_taken(keys, [(int(numbers[row]), int(times_ms[row])) for row in np.frombuffer(found, np.int64)])
+            self._packed.append(*keys, numbers, times_ms, *values, flags, True)
+        return np.frombuffer(self._packed.numbers(), np.uint32)
 
     def _load_taken(self, keys: Texts, entries: list[tuple[int, int]]) -> None:
         """Load the groups of the keys and times for which the backend has an entry."""
@@ -210,9 +234,11 @@ class PackedListView(ListStoreView):
         self._unpack()
         return super().unknown(names, times_ms)
 
-    def append_all(self, names: list[bytes], times: list[bytes], times_ms: list[int], values: list[bytes]) -> None:
+    def append_all(
+        self, names: list[bytes], times: list[bytes], times_ms: list[int], values: list[bytes]
+    ) -> list[bytes]:
         self._unpack()
-        super().append_all(names, times, times_ms, values)
+        return super().append_all(names, times, times_ms, values)
 
     def put_entry(self, key: bytes, entry: Any, timestamp_ms: int, *, new: bool = False) -> None:
         self._unpack()

@@ -63,6 +63,9 @@ class FoundEntries(Protocol):
     def values_at(self, places: Int64s) -> Texts | list[bytes]:
         """The values of those at these places, as they are stored."""
 
+    def names_at(self, places: Int64s) -> list[bytes]:
+        """The names of those at these places: key, time (8 bytes, big-endian) and sequence number."""
+
 
 class _PackedEntries(NamedTuple):
     of: PackedListView
@@ -71,6 +74,9 @@ class _PackedEntries(NamedTuple):
 
     def values_at(self, places: Int64s) -> Texts:
         return self.of.values_at(places)
+
+    def names_at(self, places: Int64s) -> list[bytes]:
+        return self.of.names_at(places)
 
 
 class _ListedEntries(NamedTuple):
@@ -83,6 +89,9 @@ class _ListedEntries(NamedTuple):
         found = self.of.entries_of([self.store_keys[place] for place in places.tolist()])
         assert None not in found, "an entry of a group is gone"
         return [entry[8:] for entry in found]
+
+    def names_at(self, places: Int64s) -> list[bytes]:
+        return [self.store_keys[place][8:] for place in places.tolist()]
 
 
 class SegmentedState:
@@ -164,6 +173,19 @@ class SegmentedState:
         counts, store_keys = self._between(self._list, keys.listed, from_ms, to_ms)
         times = np.frombuffer(b"".join([key[TIME_IN] for key in store_keys]), ">i8").astype(np.int64)
         return _ListedEntries(self._state, np.array(counts, np.int64), times, store_keys)
+
+    def values_named(self, names: list[bytes]) -> tuple[Texts | list[bytes], NDArray[np.bool_] | None]:
+        """With ``only_appends``: the values of entries by their names, as ``FoundEntries.names_at`` gives them, as they are
+        stored, and which of the names have none; ``None``: all have one. No time is below the floor."""
+        assert self._list is not None
+        self._segments_held()
+        if isinstance(self._list, PackedListView) and self._list.takes_columns():
+            return self._list.values_named(names)
+        at, segment_ms = -8 - SEQUENCE_BYTES, self._segment_ms
+        keys = [_LONG.pack(_LONG.unpack_from(name, len(name) + at)[0] // segment_ms) + name for name in names]
+        found = self._state.entries_of(keys)
+        absent = np.fromiter((entry is None for entry in found), np.bool_, len(found))
+        return [b"" if entry is None else entry[8:] for entry in found], absent if absent.any() else None
 
     def _between(
         self, of: ListStoreView, keys: Sequence[bytes], from_ms: int, to_ms: int
@@ -296,20 +318,23 @@ class SegmentedState:
         times_ms: Int64s,
         values: Texts,
         expired: NDArray[np.bool_] | None = None,
-    ) -> None:
+    ) -> NDArray[np.uint32]:
         """With ``only_appends``: ``append`` for each of several values, which are given as the value serde writes them. The
         i-th has the key ``numbers[i]``. ``expired``: those whose time is below what the floor would be by then; no other
-        time is below the floor. No time is negative."""
+        time is below the floor. No time is negative. Returns the sequence numbers."""
         if not len(times_ms):
-            return
+            return np.empty(0, np.uint32)
         assert self._list is not None
         self._segments_held()
         if isinstance(self._list, PackedListView) and self._list.takes_columns():
-            self._list.append_texts(keys.texts, numbers, times_ms, values, expired)
+            given = self._list.append_texts(keys.texts, numbers, times_ms, values, expired)
         else:
             gone = [] if expired is None else np.flatnonzero(expired).tolist()
-            self._append_listed(self._list, keys.listed, numbers.tolist(), times_ms.tolist(), cut(*values), gone)
+            listed = keys.listed, numbers.tolist(), times_ms.tolist(), cut(*values), gone
+            ends = b"".join([key[-SEQUENCE_BYTES:] for key in self._append_listed(self._list, *listed)])
+            given = np.frombuffer(ends, ">u4").astype(np.uint32)
         self._holds(int(times_ms.min()) // self._segment_ms, int(times_ms.max()) // self._segment_ms)
+        return given
 
     def _append_listed(
         self,
@@ -319,7 +344,8 @@ class SegmentedState:
         times_ms: list[int],
         values: list[bytes],
         expired: list[int],
-    ) -> None:
+    ) -> list[bytes]:
+        """Returns the store keys."""
         times = list(map(_LONG.pack, times_ms))
         first, last = min(times_ms) // self._segment_ms, max(times_ms) // self._segment_ms
         if first == last:
@@ -334,13 +360,14 @@ class SegmentedState:
         if unknown:  # one read instead of one each
             self._state.load([b"".join((names[i], times[i], _FIRST)) for i in unknown])
         start = 0
+        made: list[bytes] = []
         for at in sorted([*expired, *unknown]):
-            to.append_all(names[start:at], times[start:at], times_ms[start:at], values[start:at])
-            self._append_apart(names[at], times[at], times_ms[at], values[at], expired=at in unseen)
+            made += to.append_all(names[start:at], times[start:at], times_ms[start:at], values[start:at])
+            made.append(self._append_apart(names[at], times[at], times_ms[at], values[at], expired=at in unseen))
             start = at + 1
-        to.append_all(names[start:], times[start:], times_ms[start:], values[start:])
+        return made + to.append_all(names[start:], times[start:], times_ms[start:], values[start:])
 
-    def _append_apart(self, name: bytes, time: bytes, time_ms: int, value: bytes, *, expired: bool) -> None:
+    def _append_apart(self, name: bytes, time: bytes, time_ms: int, value: bytes, *, expired: bool) -> bytes:
         """Append an entry whose group does not tell its number. An expired one is written as the first, for no reader."""
         assert self._list is not None
         place = name + time
@@ -348,6 +375,7 @@ class SegmentedState:
         key = place + sequence.to_bytes(SEQUENCE_BYTES, "big")
         self._list.put_entry_at(name, time_ms, key, time + value, time_ms, new=not expired)
         self._keep_number(place, sequence)
+        return key
 
     def _append_to_list(self, of: ListStoreView, key: bytes, time_ms: int, value: Any) -> bytes:
         at_ms = max(time_ms, 0)

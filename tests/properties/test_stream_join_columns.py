@@ -20,7 +20,7 @@ from penstock.state.log import Record, TaskId
 from penstock.state.rocksdb.rocksdb_backend import RocksDBBackend
 from penstock.state.stores.list_store import TIME_IN
 from penstock.state.stores.memory_backend import MemoryBackend
-from penstock.state.stores.store import StateBackend
+from penstock.state.stores.store import StateBackend, StoreWrites
 from penstock.streams.task.error_policies import Policies
 from penstock.streams.task.task_options import TaskOptions
 from penstock.streams.testing.test_driver import TopologyTestDriver
@@ -88,7 +88,7 @@ KEYS = (b"a", b"b", b"ab", b"", None)
 
 
 class Shape(NamedTuple):
-    """One topology. ``late``: the watermark's delay; ``None``: on stream time."""
+    """One topology. ``late``: the watermark's delay; ``None``: on stream time. ``kind``: the method that joins."""
 
     types: tuple[Any, Any]
     condition: Any
@@ -98,6 +98,8 @@ class Shape(NamedTuple):
     grace: int
     late: int | None
     result_time: str
+    kind: str = "join"
+    eager: bool = False
 
 
 shapes = st.builds(
@@ -110,6 +112,8 @@ shapes = st.builds(
     st.integers(0, 10),
     st.sampled_from([None, 0, 3, 10]),
     st.sampled_from(["latest", "latest", "left", "right"]),
+    st.just("join"),
+    st.just(False),
 ).filter(lambda shape: shape.before + shape.after >= 0)
 
 
@@ -121,15 +125,17 @@ def topology_of(shape: Shape, then: Any = None, emission: Any = "every_update") 
         builder.stream(topic, key=str, value=tp, watermark=watermark)
         for topic, tp in zip(("left", "right"), shape.types, strict=True)
     )
-    joined = one.join(
+    outer = {} if shape.kind == "join" else {"eager": shape.eager}
+    joined = getattr(one, shape.kind)(
         other,
         shape.joiner,
         before=shape.before,
         after=shape.after,
         grace=shape.grace,
         condition=shape.condition,
-        result_time=shape.result_time,  # type: ignore[arg-type]  # one of the three
+        result_time=shape.result_time,
         name="pairs",
+        **outer,
     )
     (joined if then is None else then(joined)).to("out")
     if shape.late is not None and shape.types[0] is shape.types[1]:
@@ -179,7 +185,8 @@ def random_value(rng: random.Random, tp: Any) -> bytes | None:
 
 
 class Step(NamedTuple):
-    """What arrives at once, and whether the task then starts again, or is restored."""
+    """What arrives at once, and whether the task then starts again, is restored, or loses the older half of its buffers, as
+    if their changelogs had dropped it by age."""
 
     records: dict[str, list[Record]]
     then: str
@@ -220,6 +227,8 @@ def answers(
         for step in steps:
             driver.pipe_raw(step.records)
             driver.commit()
+            if step.then == "lose":
+                lose_older_half(driver)
             if step.then:
                 driver.restart(restore=step.then == "restore")
         stores = {
@@ -232,6 +241,18 @@ def answers(
         }
         written = {topic: driver.read_raw(topic) for topic in ("out", "late", LETTERS)}
         return written, +driver.dropped_records, driver.changelogs, stores
+
+
+def lose_older_half(driver: TopologyTestDriver) -> None:
+    """Of every buffer, by time."""
+    for task in driver.tasks.values():
+        for spec in (state.spec for state in task.stores.values() if state.spec.kind == "list"):
+            keys = sorted((key for key, _ in task.backend.range(spec.name, None, None)), key=lambda key: key[-12:])
+            position = task.backend.position(spec.name)
+            if position is None:
+                continue
+            gone = [(key, None) for key in keys if key[-12:-4] <= keys[len(keys) // 2][-12:-4]]
+            task.backend.commit([StoreWrites(spec.name, gone, position)])
 
 
 @pytest.fixture(scope="module")

@@ -14,9 +14,19 @@ import msgspec
 import numpy as np
 
 from penstock.state.serdes.serde import Serde
+from penstock.topologies.columnar.encoded_columns import EncodedColumn, ParsedColumn
 from penstock.topologies.columnar.json_columns import JsonProjection
+from penstock.topologies.columnar.kernels import Coder
 from penstock.topologies.columnar.record_shapes import why_not_projected
-from penstock.topologies.operator_api.columns import BytesColumn, Column, Places, StructColumn
+from penstock.topologies.operator_api.columns import (
+    BytesColumn,
+    CodedColumn,
+    Column,
+    NumberColumn,
+    Places,
+    StructColumn,
+    joined,
+)
 
 _MOST = 2
 """If fewer than one in this number of a pool's records are needed, only those are decoded."""
@@ -51,6 +61,9 @@ class TextPool:
         self.texts = texts
         self.readers = readers
         self._columns: dict[str, Column | None] = {}
+        self._with_nulls: dict[str, Column | None] = {}
+        """The columns with a null behind them."""
+        self._null_behind: BytesColumn | None = None
         self._objects = objects
 
     def __len__(self) -> int:
@@ -71,8 +84,29 @@ class TextPool:
         self.read((name,))
         return self._columns[name]
 
+    def taken(self, name: str, codes: Places) -> Column | None:
+        """One field of the records at these indices, null for -1; ``None``: it cannot be read."""
+        whole = self.field(name)
+        if whole is None or (codes >= 0).all():
+            return None if whole is None else whole.take(codes)
+        if name not in self._with_nulls:
+            self._with_nulls[name] = null_behind(whole)
+        longer = self._with_nulls[name]
+        return None if longer is None else longer.take(np.where(codes < 0, len(self), codes))
+
+    def written(self, codes: Places) -> BytesColumn:
+        """The texts at these indices, null for -1."""
+        if (codes >= 0).all():
+            return self.texts.take(codes)
+        if self._null_behind is None:
+            self._null_behind = null_behind_texts(self.texts)
+        return self._null_behind.take(np.where(codes < 0, len(self), codes))
+
     def values(self, codes: Places) -> list[Any]:
-        """The records at these indices. Where an object can be changed, each gets its own."""
+        """The records at these indices, ``None`` for -1. Where an object can be changed, each gets its own."""
+        if (codes < 0).any():
+            there = iter(self.values(codes[codes >= 0]))
+            return [next(there) if code >= 0 else None for code in codes.tolist()]
         read = self.readers.serde.deserialize
         if not self.readers.serde.immutable:
             return list(map(read, self.texts.take(codes).to_list()))  # type: ignore[arg-type]  # none is null
@@ -95,10 +129,10 @@ class _Fields(Mapping[str, Column]):
 
     def __getitem__(self, name: str) -> Column:
         if name not in self._taken:
-            whole = self._pool.field(name) if name in self._pool.readers.names else None
-            if whole is None:
+            taken = self._pool.taken(name, self._codes) if name in self._pool.readers.names else None
+            if taken is None:
                 raise KeyError(name)
-            self._taken[name] = whole.take(self._codes)
+            self._taken[name] = taken
         return self._taken[name]
 
     def __iter__(self) -> Iterator[str]:
@@ -109,20 +143,21 @@ class _Fields(Mapping[str, Column]):
 
 
 class TextColumn(StructColumn):
-    """Records of a pool: ``codes`` are their indices in it."""
+    """Records of a pool: ``codes`` are their indices in it, -1 for null."""
 
     __slots__ = ("codes", "pool")
 
     def __init__(self, pool: TextPool, codes: Places) -> None:
         # a separate function each, so that two columns are never taken for parts of one
-        super().__init__(_Fields(pool, codes), partial(_no_record))
+        nulls = codes < 0
+        super().__init__(_Fields(pool, codes), partial(_no_record), nulls if nulls.any() else None)
         self.pool = pool
         self.codes = codes
 
     @property
     def raw(self) -> BytesColumn:
         """The records as their serde writes them."""
-        return self.pool.texts.take(self.codes)
+        return self.pool.written(self.codes)
 
     def __len__(self) -> int:
         return len(self.codes)
@@ -135,6 +170,32 @@ class TextColumn(StructColumn):
 
     def slice(self, start: int, stop: int) -> TextColumn:
         return TextColumn(self.pool, self.codes[start:stop])
+
+
+def null_behind_texts(column: BytesColumn) -> BytesColumn:
+    """The column with one null more."""
+    longer = joined([column, BytesColumn(b"", np.zeros(2, np.int64), np.ones(1, np.bool_))])
+    assert isinstance(longer, BytesColumn)
+    return longer
+
+
+def null_behind(column: Column) -> Column | None:
+    """The column of a field with one null more; ``None``: of a kind that is not known."""
+    if isinstance(column, NumberColumn):
+        return joined([column, NumberColumn(np.zeros(1, column.array.dtype), np.ones(1, np.bool_))])
+    if isinstance(column, EncodedColumn):
+        return EncodedColumn(null_behind_texts(column.raw), column.serde, Coder())
+    if isinstance(column, CodedColumn):
+        return joined([column, CodedColumn(np.zeros(1, np.int32), [None])])
+    if isinstance(column, ParsedColumn):
+        fields = {name: null_behind(field) for name, field in column.fields.items()}
+        there = {name: field for name, field in fields.items() if field is not None}
+        nulls = np.zeros(len(column) + 1, np.bool_)
+        nulls[: len(column)] = False if column.nulls is None else column.nulls
+        nulls[-1] = True
+        raw = null_behind_texts(column.raw)
+        return ParsedColumn(raw, column.serde, there, nulls) if len(there) == len(fields) else None
+    return None
 
 
 def _no_record(*values: Any) -> Any:

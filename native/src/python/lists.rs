@@ -5,7 +5,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyTuple};
 
 use super::buffers::{Held, large_bytes, rows_of, to_bytes};
-use crate::kernels::lists::Lists;
+use crate::kernels::lists::{Lists, Values};
 use crate::kernels::rows::Rows;
 
 /// See `penstock_native.pyi`.
@@ -14,6 +14,17 @@ pub struct ListEntries(Lists);
 
 fn each<'a>(rows: &Rows<'a>) -> impl Iterator<Item = &'a [u8]> {
     (0..rows.len()).map(|row| rows.bytes(row))
+}
+
+fn values_of<'py>(py: Python<'py>, found: &Values) -> PyResult<Bound<'py, PyTuple>> {
+    (
+        large_bytes(py, &found.data)?,
+        to_bytes(py, &found.ends),
+        to_bytes(py, &found.missing),
+        large_bytes(py, &found.keys)?,
+        to_bytes(py, &found.key_ends),
+    )
+        .into_pyobject(py)
 }
 
 #[pymethods]
@@ -66,14 +77,26 @@ impl ListEntries {
     fn values<'py>(&self, py: Python<'py>, places: Held<i64>) -> PyResult<Bound<'py, PyTuple>> {
         let (lists, places) = (&self.0, places.slice());
         let found = py.detach(|| lists.values(places))?;
-        (
-            large_bytes(py, &found.data)?,
-            to_bytes(py, &found.ends),
-            to_bytes(py, &found.missing),
-            large_bytes(py, &found.keys)?,
-            to_bytes(py, &found.key_ends),
-        )
-            .into_pyobject(py)
+        values_of(py, &found)
+    }
+
+    /// As `values`.
+    fn named<'py>(&self, py: Python<'py>, data: Held<u8>, offsets: Held<i64>) -> PyResult<Bound<'py, PyTuple>> {
+        let names = rows_of(&data, &offsets, None)?;
+        let lists = &self.0;
+        let found = py.detach(|| lists.named(each(&names)))?;
+        values_of(py, &found)
+    }
+
+    /// Data and int64 ends.
+    fn names<'py>(&self, py: Python<'py>, places: Held<i64>) -> PyResult<Bound<'py, PyTuple>> {
+        let (data, ends) = self.0.names(places.slice())?;
+        (large_bytes(py, &data)?, to_bytes(py, &ends)).into_pyobject(py)
+    }
+
+    /// uint32 numbers.
+    fn numbers<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+        to_bytes(py, self.0.numbers())
     }
 
     fn load(&mut self, segment: i64, key: &[u8], entries: &Bound<'_, PyList>) -> PyResult<()> {

@@ -108,6 +108,19 @@ class TimerQueue:
         if made:
             self._low_ms = min(self._low_ms, _TIME.unpack_from(min(made))[0])
 
+    def change_in_order(self, changes: dict[bytes, bool]) -> None:
+        """Set timers that do not exist (true), and delete some that do, given as for ``change``. ``look_from`` must
+        follow."""
+        entry = self._state.entry_of(b"\x01", _STAMP_MS)
+        put = self._state.put_entry
+        for key, is_set in changes.items():
+            put(key, entry if is_set else None, _STAMP_MS, new=is_set)
+
+    @property
+    def low_ms(self) -> int:
+        """No timer is earlier."""
+        return self._low_ms
+
     def defer(self, settle: Callable[[], None] | None) -> None:
         """See ``KeyValueStoreView.defer``."""
         self._state.defer(settle)

@@ -340,13 +340,16 @@ def _lists() -> Any:
         expired = late if start == 110 else None
         if expired is not None:
             times[late] -= 60
-        buffer.append_all(keys, numbers, times, (values.data, values.offsets), expired)
+        given = buffer.append_all(keys, numbers, times, (values.data, values.offsets), expired)
         buffer.expire_before(max(start - 40, 0))
         found = buffer.within(keys, start - 20, start + 5)
         read = found.values_at(np.arange(len(found.times) - 1, -1, -2))
-        listed = read if isinstance(read, list) else BytesColumn(*read).to_list()
+        named = found.names_at(np.arange(0, len(found.times), 3))
+        again, absent = buffer.values_named([*named, b"nobody" + bytes(12)])
+        listed = [some if isinstance(some, list) else BytesColumn(*some).to_list() for some in (read, again)]
         written = state.pending()
-        out.append((found.counts.tolist(), found.times.tolist(), listed, written))
+        out.append((given.tolist(), found.counts.tolist(), found.times.tolist(), listed, named, written))
+        out.append(None if absent is None else absent.tolist())
         backend.commit([StoreWrites(spec.name, list(zip(*written[:2], strict=True)), b"", state.drop_below)])
         state.committed()
     return out

@@ -189,7 +189,7 @@ def _check_class(python: type, fields: Mapping[str, Expression], scope: Expressi
     for name, field in fields.items():
         tp, of = types.of(field), wanted.field(name)
         whole = isinstance(_plain(field), Input) and tp.kind == "struct"
-        if not whole or of is None or of.not_null() != tp or tp.python is None:
+        if not whole or of is None or of.not_null() != tp.not_null() or tp.python is None:
             others[name] = tp
     why = why_not_built(python, others)
     if why is not None:

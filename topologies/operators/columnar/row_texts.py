@@ -56,7 +56,7 @@ class WrittenTexts:
     def sure(self, column: Column | None) -> bool:
         """Whether ``of_column`` has the texts of each value without doubt, so that it may be asked for some of them."""
         if isinstance(column, TextColumn):
-            return column.pool.readers.serde == self._serde
+            return column.nulls is None and column.pool.readers.serde == self._serde
         built = None if column is None else self._built(column)
         return built is not None and built.nulls is None and all(map(_sure_part, built.fields.values()))
 
@@ -138,7 +138,7 @@ def _sure_part(column: Column) -> bool:
         return column.nulls is None and column.array.dtype in (np.int64, np.bool_)
     if isinstance(column, EncodedColumn) and (column.serde == STRING or isinstance(column, WrittenColumn)):
         return nulls_of(column) is None
-    return isinstance(column, TextColumn)
+    return isinstance(column, TextColumn) and column.nulls is None
 
 
 def _holds(serde: Serde[Any], form: list[FormPart]) -> bool:

@@ -17,7 +17,7 @@ its place.
 A restored buffer lacks what its changelog has dropped by age, which can happen if records are much older than the
 broker's clock: what would have been emitted alone is then counted as ``expired``.
 
-Inner joins of typed JSON by expressions run on columns, both sides of a batch at once
+Joins of typed JSON by expressions run on columns, both sides of a batch at once
 (``penstock.topologies.operators.columnar.stream_join``).
 
 Null values are dropped, null keys too by an inner join. If its side is kept, a record with a null key is emitted at
@@ -47,8 +47,11 @@ from penstock.topologies.operator_api.required_columns import (
 from penstock.topologies.operators.base.row_functions import plain_function
 from penstock.topologies.operators.base.row_operator import RowOperator
 from penstock.topologies.operators.base.store_timers import TimerQueue
+from penstock.topologies.operators.base.timer_batches import TimerBatches
+from penstock.topologies.operators.columnar.join_records import EventTime, JoinBounds
 from penstock.topologies.operators.columnar.pairs import why_no_pairs
-from penstock.topologies.operators.columnar.stream_join import EventTime, JoinBounds, StreamJoinColumns
+from penstock.topologies.operators.columnar.stream_join import StreamJoinColumns
+from penstock.topologies.operators.columnar.unmatched import UnmatchedSides
 
 LEFT, RIGHT = 0, 1
 _PENDING = struct.Struct(">Bq")
@@ -94,8 +97,6 @@ class StreamStreamJoinSpec(OperatorSpec):
     @property
     def why_rows(self) -> str | None:
         """Why it joins record by record; ``None``: by columns, too."""
-        if any(self.keeps):
-            return "it keeps records without a partner"
         if self.uses_watermark and min(self.before_ms, self.after_ms) < 0:
             return "its partners are all later, or all earlier"
         left, right = self.stores[:2]
@@ -142,7 +143,12 @@ class _StreamStreamJoinOperator(RowOperator):
         self._look_ms = (spec.after_ms, spec.before_ms)
         """How far ahead of a record of each side a partner's timestamp may lie."""
         self._keep_ms = buffer_retention_ms(spec.before_ms, spec.after_ms, spec.grace_ms)
-        self._columns = None if spec.why_rows is not None else _columns_of(spec, self._buffers, self._keep_ms)
+        self._waiting = None if self._pending is None else TimerBatches(self._pending, ctx.state(pending[0].name))
+        self._columns = (
+            None if spec.why_rows is not None else _columns_of(spec, self._buffers, self._keep_ms, self._waiting)
+        )
+        self._by_columns = False
+        """Whether nothing was done by rows since the last batch that was joined by columns."""
 
     def resumed(self) -> None:
         super().resumed()
@@ -159,26 +165,57 @@ class _StreamStreamJoinOperator(RowOperator):
     def process_together(self, batches: Sequence[tuple[int, Batch]]) -> bool:
         if self._columns is None:
             return False
+        if self._waiting is not None and not self._by_columns:
+            self._waiting.used_by_rows()
         now = self.ctx.time
         marks = now.watermark_by_place_ms if self._on_watermarks else None
-        found = self._columns.join(batches, EventTime(self.stream_time_ms, self.watermark_ms, marks, now.stride))
+        time = EventTime(self.stream_time_ms, self.watermark_ms, marks, now.stride, 1 + self.ctx.index)
+        found = self._columns.join(batches, time)
         if found is None:
             return False
+        self._by_columns = True
         for reason, count in found.dropped.items():
             self.ctx.dropped(reason, count)
         if found.late is not None:
             self.ctx.emit(found.late, 1)
         if found.out is not None:
             self.ctx.emit(found.out)
-        for buffer, appended in zip(self._buffers, found.appends, strict=True):
-            if appended is not None:
-                buffer.append_all(*appended)
+        sequences = [
+            None if appended is None else buffer.append_all(*appended)
+            for buffer, appended in zip(self._buffers, found.appends, strict=True)
+        ]
+        if found.timers is not None and self._waiting is not None:
+            self._waiting.apply(found.timer_changes(sequences), found.timers.until_ms)
         # watermarks go on at the end of the batch: no record that is not late looks at what they drop
         if found.stream_time_ms > self.stream_time_ms:
             self._expire(self.advance_stream_time(found.stream_time_ms))
         return True
 
+    def _emit_overdue_by_columns(self, until_ms: int) -> bool:
+        """Whether that was done."""
+        if not self._by_columns or self._columns is None or self._waiting is None:
+            return False
+        found = self._columns.overdue(until_ms, self._order)
+        if found is None:
+            self._go_on_by_rows()
+            return False
+        if found.gone:
+            self.ctx.dropped("expired", found.gone)
+        if found.out is not None:
+            self.ctx.emit(found.out)
+        self._waiting.apply([(key, False) for key in found.timers], until_ms)
+        return True
+
     # -- rows ----------------------------------------------------------------------------------------------------
+
+    def process(self, port: int, batch: Batch) -> None:
+        self._go_on_by_rows()
+        super().process(port, batch)
+
+    def _go_on_by_rows(self) -> None:
+        if self._by_columns and self._waiting is not None:
+            self._waiting.settle()
+        self._by_columns = False
 
     def row(self, port: int, key: Any, value: Any, ts: int) -> None:
         if self._on_watermarks and ts < self.watermark_ms:
@@ -258,7 +295,7 @@ class _StreamStreamJoinOperator(RowOperator):
             self._pending.delete(due_ms, packed)
 
     def _emit_overdue(self, until_ms: int) -> None:
-        if self._pending is None:
+        if self._pending is None or self._emit_overdue_by_columns(until_ms):
             return
         waiting = []
         for _, packed in self._pending.due(until_ms):
@@ -314,12 +351,19 @@ class _StreamStreamJoinOperator(RowOperator):
 
 
 def _columns_of(
-    spec: StreamStreamJoinSpec, buffers: tuple[SegmentedState, SegmentedState], keep_ms: tuple[int, int]
+    spec: StreamStreamJoinSpec,
+    buffers: tuple[SegmentedState, SegmentedState],
+    keep_ms: tuple[int, int],
+    waiting: TimerBatches | None,
 ) -> StreamJoinColumns:
     left, right = spec.stores[:2]
-    bounds = JoinBounds(spec.before_ms, spec.after_ms, keep_ms, spec.result_time)
+    kept = None
+    if any(spec.keeps):
+        grace_ms = 0 if spec.uses_watermark else spec.grace_ms
+        kept = UnmatchedSides(spec.keeps, (spec.after_ms, spec.before_ms), grace_ms, waiting is not None)
+    bounds = JoinBounds(spec.before_ms, spec.after_ms, keep_ms, spec.result_time, kept)
     serdes = left.value_serde, right.value_serde
-    return StreamJoinColumns(bounds, spec.condition, spec.joiner, buffers, left.key_serde, serdes)
+    return StreamJoinColumns(bounds, spec.condition, spec.joiner, buffers, left.key_serde, serdes, waiting)
 
 
 def join_stores(

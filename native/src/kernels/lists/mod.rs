@@ -8,6 +8,7 @@
 
 mod forgotten;
 mod groups;
+mod naming;
 mod writing;
 
 use std::collections::{BTreeSet, HashMap};
@@ -40,6 +41,12 @@ pub struct Values {
     pub key_ends: Vec<i64>,
 }
 
+impl Default for Values {
+    fn default() -> Self {
+        Values { data: vec![], ends: vec![0], missing: vec![], keys: vec![], key_ends: vec![0] }
+    }
+}
+
 pub struct Lists {
     hasher: RandomState,
     segment_ms: i64,
@@ -63,6 +70,8 @@ pub struct Lists {
     replaced: HashMap<usize, Box<[u8]>>,
     /// The items that were last found, with their groups.
     found: Vec<(u32, Item)>,
+    /// The sequence numbers of the entries of the last append.
+    numbers: Vec<u32>,
 }
 
 impl Lists {
@@ -84,6 +93,7 @@ impl Lists {
             expired: HashMap::new(),
             replaced: HashMap::new(),
             found: vec![],
+            numbers: vec![],
         }
     }
 
@@ -114,7 +124,8 @@ impl Lists {
 
     pub fn used_bytes(&self) -> usize {
         let groups = self.young.bytes + self.old.bytes + self.forgotten.bytes();
-        groups + self.buffered_bytes() + self.found.capacity() * size_of::<(u32, Item)>()
+        let last = self.found.capacity() * size_of::<(u32, Item)>() + 4 * self.numbers.capacity();
+        groups + self.buffered_bytes() + last
     }
 
     fn hash(&self, segment: i64, key: &[u8]) -> u64 {
@@ -194,25 +205,34 @@ impl Lists {
 
     /// The values of entries that `within` found last, by their places in its answer.
     pub fn values(&self, places: &[i64]) -> Result<Values, Refused> {
-        let mut out = Values { data: vec![], ends: vec![0], missing: vec![], keys: vec![], key_ends: vec![0] };
-        for (row, &place) in places.iter().enumerate() {
-            let Some((at, item)) = usize::try_from(place).ok().and_then(|place| self.found.get(place)) else {
-                return Err(Refused::Index(format!("entry {place} of {}", self.found.len())));
-            };
-            if item.append > self.stored {
-                out.data.extend_from_slice(self.values.get((item.append - self.stored) as usize - 1));
-            } else {
-                let group = &self.young.groups[*at as usize];
-                out.missing.push(row as i64);
-                out.keys.extend_from_slice(&group.segment.to_be_bytes());
-                out.keys.extend_from_slice(&group.key);
-                out.keys.extend_from_slice(&item.time.to_be_bytes());
-                out.keys.extend_from_slice(&item.sequence.to_be_bytes());
-                out.key_ends.push(out.keys.len() as i64);
-            }
-            out.ends.push(out.data.len() as i64);
+        let mut out = Values::default();
+        for &place in places {
+            let (group, item) = self.found_at(place)?;
+            self.add_value(&mut out, group.segment, &group.key, item);
         }
         Ok(out)
+    }
+
+    fn found_at(&self, place: i64) -> Result<(&Group, &Item), Refused> {
+        let found = usize::try_from(place).ok().and_then(|place| self.found.get(place));
+        let Some((at, item)) = found else {
+            return Err(Refused::Index(format!("entry {place} of {}", self.found.len())));
+        };
+        Ok((&self.young.groups[*at as usize], item))
+    }
+
+    fn add_value(&self, to: &mut Values, segment: i64, key: &[u8], item: &Item) {
+        if item.append > self.stored {
+            to.data.extend_from_slice(self.values.get((item.append - self.stored) as usize - 1));
+        } else {
+            to.missing.push(to.ends.len() as i64 - 1);
+            to.keys.extend_from_slice(&segment.to_be_bytes());
+            to.keys.extend_from_slice(key);
+            to.keys.extend_from_slice(&item.time.to_be_bytes());
+            to.keys.extend_from_slice(&item.sequence.to_be_bytes());
+            to.key_ends.push(to.keys.len() as i64);
+        }
+        to.ends.push(to.data.len() as i64);
     }
 
     /// The entries of a group that the store holds, ascending, each as what follows the key in its name. Afterwards the
@@ -261,7 +281,7 @@ mod tests {
     use super::*;
     use crate::kernels::rows::Rows;
 
-    fn append(to: &mut Lists, rows: &[(&[u8], i64, &[u8])], expired: &[u8], checked: bool) -> Vec<i64> {
+    pub(super) fn append(to: &mut Lists, rows: &[(&[u8], i64, &[u8])], expired: &[u8], checked: bool) -> Vec<i64> {
         let keys: Vec<&[u8]> = rows.iter().map(|row| row.0).collect();
         let numbers: Vec<i64> = (0..rows.len() as i64).collect();
         let times: Vec<i64> = rows.iter().map(|row| row.1).collect();
@@ -274,7 +294,7 @@ mod tests {
         to.append(&keys, &numbers, &times, &values, expired, checked).unwrap()
     }
 
-    fn times(of: &mut Lists, key: &[u8], from_ms: i64, to_ms: i64) -> Vec<i64> {
+    pub(super) fn times(of: &mut Lists, key: &[u8], from_ms: i64, to_ms: i64) -> Vec<i64> {
         let within = of.within([key].into_iter(), from_ms, to_ms);
         assert!(within.unknown.is_empty());
         within.times
@@ -290,7 +310,7 @@ mod tests {
         cut(&found.keys, &found.key_ends).into_iter().zip(cut(&found.values, &found.value_ends)).collect()
     }
 
-    fn name(key: &[u8], time: i64, sequence: u32) -> Vec<u8> {
+    pub(super) fn name(key: &[u8], time: i64, sequence: u32) -> Vec<u8> {
         [key, &time.to_be_bytes()[..], &sequence.to_be_bytes()[..]].concat()
     }
 

@@ -108,6 +108,7 @@ impl Lists {
             }
         }
         self.found.clear();
+        self.numbers.clear();
         self.keys.data.reserve(count * BEHIND_KEY);
         self.values.data.reserve(values.extent());
         // the last group of each key
@@ -126,14 +127,16 @@ impl Lists {
             let at = last[number as usize].1;
             if expired.get(row).is_some_and(|&gone| gone != 0) {
                 self.append_expired(at, key, time, values.bytes(row));
+                self.numbers.push(0);
             } else {
-                self.append_one(at, key, time, values.bytes(row))?;
+                let sequence = self.append_one(at, key, time, values.bytes(row))?;
+                self.numbers.push(sequence);
             }
         }
         Ok(vec![])
     }
 
-    fn append_one(&mut self, at: u32, key: &[u8], time: i64, value: &[u8]) -> Result<(), Refused> {
+    fn append_one(&mut self, at: u32, key: &[u8], time: i64, value: &[u8]) -> Result<u32, Refused> {
         let append = self.stored + self.times.len() as u64 + 1;
         let group = &mut self.young.groups[at as usize];
         let (end, last) = group.end_of(time);
@@ -148,7 +151,7 @@ impl Lists {
         group.items.insert(end, Item { time, append, sequence });
         self.young.bytes += (group.items.capacity() - before) * size_of::<Item>();
         self.push(key, time, sequence, value);
-        Ok(())
+        Ok(sequence)
     }
 
     fn push(&mut self, key: &[u8], time: i64, sequence: u32, value: &[u8]) {
@@ -216,7 +219,8 @@ impl Lists {
             self.values.clear();
             self.times.clear();
         }
-        (self.expired, self.replaced, self.found) = (HashMap::new(), HashMap::new(), vec![]);
+        (self.expired, self.replaced) = (HashMap::new(), HashMap::new());
+        (self.found, self.numbers) = (vec![], vec![]);
         if floor <= self.first {
             return;
         }

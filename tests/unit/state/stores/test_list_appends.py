@@ -50,28 +50,45 @@ class Buffer:
         self.state.committed()
 
 
-def one_by_one(to: Buffer, rows: list[tuple[int, int, bytes, int]]) -> None:
-    """Rows: number of the key, time, value, floor."""
+def one_by_one(to: Buffer, rows: list[tuple[int, int, bytes, int]]) -> list[int]:
+    """Rows: number of the key, time, value, floor. Returns the sequence numbers."""
+    given = []
     for number, time_ms, value, floor_ms in rows:
         to.buffer.expire_before(floor_ms)
-        to.buffer.append(KEYS[number], time_ms, value)
+        given.append(int.from_bytes(to.buffer.append(KEYS[number], time_ms, value), "big"))
+    return given
 
 
-def at_once(to: Buffer, rows: list[tuple[int, int, bytes, int]]) -> None:
+def at_once(to: Buffer, rows: list[tuple[int, int, bytes, int]]) -> list[int]:
     numbers, times, floors = (np.array([row[i] for row in rows], np.int64) for i in (0, 1, 3))
     expired = times < floors
-    to.buffer.append_all(DISTINCT, numbers, times, packed([row[2] for row in rows]), expired if expired.any() else None)
+    values = packed([row[2] for row in rows])
+    given = to.buffer.append_all(DISTINCT, numbers, times, values, expired if expired.any() else None)
     to.buffer.expire_before(max((row[3] for row in rows), default=0))
+    return given.tolist()
 
 
-def found(of: Buffer, low: int, high: int) -> tuple[list[int], list[int], list[bytes]]:
-    """How many entries each key has, their times, and the values of every second one."""
+def listed(values: Any) -> list[bytes]:
+    """A column, or a list, as a list."""
+    if isinstance(values, list):
+        return values
+    data, offsets = values
+    return [data[start:end] for start, end in pairwise(offsets.tolist())]
+
+
+def found(of: Buffer, low: int, high: int) -> tuple[list[int], list[int], list[bytes], list[bytes]]:
+    """How many entries each key has, their times, the values of every second one, the names of every third."""
     entries = of.buffer.within(DISTINCT, low, high)
-    values = entries.values_at(np.arange(0, len(entries.times), 2))
-    if not isinstance(values, list):
-        data, offsets = values
-        values = [data[start:end] for start, end in pairwise(offsets.tolist())]
-    return entries.counts.tolist(), entries.times.tolist(), values
+    values = listed(entries.values_at(np.arange(0, len(entries.times), 2)))
+    names = entries.names_at(np.arange(0, len(entries.times), 3))
+    return entries.counts.tolist(), entries.times.tolist(), values, names
+
+
+def named(of: Buffer, names: list[bytes]) -> list[bytes | None]:
+    """The values of these names; ``None``: there is none."""
+    values, absent = of.buffer.values_named(names)
+    gone = [False] * len(names) if absent is None else absent.tolist()
+    return [None if missing else value for value, missing in zip(listed(values), gone, strict=True)]
 
 
 @pytest.mark.parametrize("in_rows", [0.0, 0.2])
@@ -99,8 +116,8 @@ def play(seed: int, single: Buffer, batched: Buffer, in_rows: float) -> None:
             time_ms = max(0, now - rng.choice((0, 0, 1, 5, 30, 60)))
             rows.append((rng.randrange(len(KEYS)), time_ms, b"%d" % number, max(0, now - 40)))
             number += 1
-        one_by_one(single, rows)
-        (one_by_one if rng.random() < in_rows else at_once)(batched, rows)
+        given = one_by_one(single, rows)
+        assert (one_by_one if rng.random() < in_rows else at_once)(batched, rows) == given
         then = rng.choice(("", "", "commit", "commit", "reopen", "trim", "discard"))
         size = rng.choice((0, 1, 300, 2_000))
         for to in (single, batched):
@@ -115,10 +132,19 @@ def play(seed: int, single: Buffer, batched: Buffer, in_rows: float) -> None:
                 to.state.trim(size, remeasure=True)
         low, high = sorted((rng.randint(0, now), rng.randint(0, now)))
         entries = [[*single.buffer.fetch(key, low, high)] for key in KEYS]
-        listed = [entry for of in entries for entry in of]
-        expected = [*map(len, entries)], [e.time_ms for e in listed], [e.value for e in listed[::2]]
+        every = [entry for of in entries for entry in of]
+        names = [e.key + e.time_ms.to_bytes(8, "big") + e.suffix for e in every]
+        expected = [*map(len, entries)], [e.time_ms for e in every], [e.value for e in every[::2]], names[::3]
         if rng.random() < in_rows:
             assert [[*batched.buffer.fetch(key, low, high)] for key in KEYS] == entries
+        if rng.random() < 0.5:
+            assert found(batched, low, high) == expected
+        nobody = b"a" + (now + 1).to_bytes(8, "big") + bytes(4)
+        assert named(batched, [*names[::2], nobody, *names[1::2]]) == [
+            *(e.value for e in every[::2]),
+            None,
+            *(e.value for e in every[1::2]),
+        ]
         assert found(batched, low, high) == expected
         assert batched.committed == single.committed
     for to in (single, batched):

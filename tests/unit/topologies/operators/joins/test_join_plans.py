@@ -28,6 +28,11 @@ class Both(msgspec.Struct, frozen=True):
     other: Item
 
 
+class Perhaps(msgspec.Struct, frozen=True):
+    one: Item
+    other: Item | None
+
+
 class Checked(msgspec.Struct, frozen=True):
     one: Item
     other: Item
@@ -57,6 +62,10 @@ def line_of(join: Callable[[Any, Any], Any], tp: Any = Item, key: Any = str, **s
         lambda one, other: one.join(other, left(), condition=left("n") < right("n"), **WITHIN, name="pairs"),
         lambda one, other: one.join(other, left("n") + right("n"), **WITHIN, name="pairs"),
         lambda one, other: one.filter_values(col("n") > 1).join(other, right(), **WITHIN, name="pairs"),
+        lambda one, other: one.left_join(other, BOTH, **WITHIN, name="pairs"),
+        lambda one, other: one.left_join(other, BOTH, value=Perhaps, **WITHIN, name="pairs"),
+        lambda one, other: one.right_join(other, left("n") + right("n"), **WITHIN, eager=True, name="pairs"),
+        lambda one, other: one.outer_join(other, right(), condition=left("n") < right("n"), **WITHIN, name="pairs"),
     ],
 )
 def test_expressions_run_on_columns(join: Callable[[Any, Any], Any]) -> None:
@@ -71,7 +80,10 @@ def test_plain_values_do_too() -> None:
 @pytest.mark.parametrize(
     ("join", "why"),
     [
-        (lambda one, other: one.left_join(other, BOTH, **WITHIN, name="pairs"), "it keeps records without a partner"),
+        (
+            lambda one, other: one.left_join(other, lambda a, b: a, **WITHIN, name="pairs"),
+            "it is given a Python function",
+        ),
         (lambda one, other: one.join(other, lambda a, b: a, **WITHIN, name="pairs"), "it is given a Python function"),
         (
             lambda one, other: one.join(other, BOTH, condition=lambda a, b: a.n < b.n, **WITHIN, name="pairs"),

@@ -49,7 +49,8 @@ SIDE_INPUT = "nexmark-side-input"
 WINDOW_S = 10.0
 """Of query 12, whose last windows close by the clock."""
 TITLE = "Nexmark"
-TEXT = """Each query drains one partition of events, at-least-once, from Kafka to Kafka; `penstock` writes every update.
+TEXT = """Each query drains one topic of events, at-least-once, from Kafka to Kafka; `penstock` writes every update.
+*Partitions / processes*: of every topic, and Penstock's workers, or Flink's parallelism; all share two cores with the broker.
 *whole*: the run was too short for a steady part, so start-up is in the figure. The answer is held against that of
 Penstock's own test driver on the same records, of query 12 the sum of its counts against the number of bids. *Nothing
 expected*: within so few events no window of the query closes, so the row proves no answer."""
@@ -79,7 +80,8 @@ Pair = tuple[bytes | None, bytes | None]
 
 
 class Result(NamedTuple):
-    """One query's run. ``steady``: of its steady part; ``verdict``: how the answer compares, or what went wrong."""
+    """One query's run. ``steady``: of its steady part; ``verdict``: how the answer compares, or what went wrong;
+    ``processes``: Penstock's, or Flink's parallelism."""
 
     system: str
     query: str
@@ -90,6 +92,8 @@ class Result(NamedTuple):
     peak_bytes: int
     steady: Steady | None
     verdict: str
+    partitions: int = 1
+    processes: int = 1
 
 
 def expected(query: str, events: list[Record]) -> list[Pair]:
@@ -196,7 +200,8 @@ def run(bench: Bench, system: System, query: str, count: int, standard: Standard
     for topic in (query, f"{query}-success"):
         bench.log.create(topic)
     application = bench.new_application(system, query)
-    none = Result(system.name, query, count, 0, 0.0, 0.0, 0, None, "")
+    shape = (bench.log.variant.partitions, bench.threads)
+    none = Result(system.name, query, count, 0, 0.0, 0.0, 0, None, "", *shape)
     try:
         process = start(bench, system, query, application)
     except UnavailableError as error:
@@ -217,7 +222,7 @@ def run(bench: Bench, system: System, query: str, count: int, standard: Standard
     bench.clean(application)
     whole_s = done.at_s - began_s
     kept = part if isinstance(part, Steady) else None
-    return Result(system.name, query, count, len(found), whole_s, done.cpu_s, peak, kept, said)
+    return Result(system.name, query, count, len(found), whole_s, done.cpu_s, peak, kept, said, *shape)
 
 
 def table(results: Iterable[Result]) -> tuple[list[str], list[list[str]]]:
@@ -229,9 +234,29 @@ def table(results: Iterable[Result]) -> tuple[list[str], list[list[str]]]:
         cost = f"{part.cpu_s_per_million:.1f}" if part else f"{r.cpu_s / r.events * 1e6:.1f} (whole)"
         said = NOTHING if r.verdict == "equal" and not r.written else r.verdict
         rows.append(
-            [r.query, r.system, f"{r.events:,}", f"{r.written:,}", rate, cost, f"{r.peak_bytes / 1e6:.0f}", said]
+            [
+                r.query,
+                r.system,
+                f"{r.partitions} / {r.processes}",
+                f"{r.events:,}",
+                f"{r.written:,}",
+                rate,
+                cost,
+                f"{r.peak_bytes / 1e6:.0f}",
+                said,
+            ]
         )
-    return ["query", "system", "events", "written", "events/s", "CPU s/M", "peak MB", "check"], rows
+    return [
+        "query",
+        "system",
+        "partitions / processes",
+        "events",
+        "written",
+        "events/s",
+        "CPU s/M",
+        "peak MB",
+        "check",
+    ], rows
 
 
 def about(systems: Iterable[str]) -> str:
@@ -240,17 +265,16 @@ def about(systems: Iterable[str]) -> str:
 
 
 def brought(lines: Iterable[Mapping[str, Any]]) -> tuple[list[str], list[list[str]]]:
-    """The table of results read back from a file; of one query and system the last counts. Lines that name no system are
-    Penstock's."""
-    last: dict[tuple[str, str], Result] = {}
+    """The table of results read back from a file; of one query, system, and numbers of partitions and processes the last
+    counts. Lines that name no system are Penstock's."""
+    last: dict[tuple[str, str, int, int], Result] = {}
     for line in lines:
         facts = {name: line[name] for name in Result._fields if name in line} | {
             "system": line.get("system", PENSTOCK.name)
         }
-        last[line["query"], facts["system"]] = Result(
-            **{**facts, "steady": Steady(**line["steady"]) if line["steady"] else None}
-        )
-    return table(sorted(last.values(), key=lambda r: list(QUERIES).index(r.query)))
+        result = Result(**{**facts, "steady": Steady(**line["steady"]) if line["steady"] else None})
+        last[result.query, result.system, result.partitions, result.processes] = result
+    return table(sorted(last.values(), key=lambda r: (list(QUERIES).index(r.query), r.partitions)))
 
 
 def arguments(argv: list[str] | None = None) -> argparse.Namespace:

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,6 @@ from penstock.state.log import Record
 from penstock.topologies.columnar import column_parts
 from penstock.topologies.expressions.functions import col, count, left, right, struct
 from penstock.topologies.operators.base import timer_batches
-from penstock.topologies.operators.columnar.stream_join import StreamJoinColumns
 from tests.properties.test_stream_join_columns import (
     BATCHES,
     CONDITIONS,
@@ -30,6 +28,7 @@ from tests.properties.test_stream_join_columns import (
     Step,
     answers,
     check,
+    count_joins,
     random_steps,
     topology_of,
 )
@@ -66,14 +65,7 @@ def tried() -> Counter[bool]:
 
 @pytest.fixture(autouse=True)
 def _counted(tried: Counter[bool], monkeypatch: pytest.MonkeyPatch) -> None:
-    join: Callable[..., Any] = StreamJoinColumns.join
-
-    def counting(self: StreamJoinColumns, *args: Any) -> Any:
-        found = join(self, *args)
-        tried[found is not None] += 1
-        return found
-
-    monkeypatch.setattr(StreamJoinColumns, "join", counting)
+    count_joins(tried, monkeypatch)
 
 
 @pytest.fixture(params=["roomy", "tight"], autouse=True)

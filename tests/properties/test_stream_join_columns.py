@@ -263,6 +263,11 @@ def tried() -> Counter[bool]:
 
 @pytest.fixture(autouse=True)
 def _counted(tried: Counter[bool], monkeypatch: pytest.MonkeyPatch) -> None:
+    count_joins(tried, monkeypatch)
+
+
+def count_joins(tried: Counter[bool], monkeypatch: pytest.MonkeyPatch) -> None:
+    """From now on count in ``tried``."""
     join: Callable[..., Any] = StreamJoinColumns.join
 
     def counting(self: StreamJoinColumns, *args: Any) -> Any:

@@ -359,24 +359,22 @@ def _largest(x: Array) -> int:
 
 def negative(a: Vec) -> Vec:
     """``-`` of a number."""
-    if a.null:
-        return a
-    if a.array.dtype not in _NUMBERS:
-        raise NoKernel
-    with np.errstate(all="ignore"):
-        own = np.asarray(a.array == INT64_MIN) if a.array.dtype == np.int64 else None
-        return _strict(np.asarray(-a.array), (a,), own)
+    return _of_number(a, np.negative)
 
 
 def absolute(a: Vec) -> Vec:
     """``abs`` of a number."""
+    return _of_number(a, np.abs)
+
+
+def _of_number(a: Vec, do: Callable[[Array], Array]) -> Vec:
     if a.null:
         return a
     if a.array.dtype not in _NUMBERS:
         raise NoKernel
     with np.errstate(all="ignore"):
         own = np.asarray(a.array == INT64_MIN) if a.array.dtype == np.int64 else None
-        return _strict(np.asarray(np.abs(a.array)), (a,), own)
+        return _strict(np.asarray(do(a.array)), (a,), own)
 
 
 def cast(a: Vec, kind: str) -> Vec:

@@ -73,3 +73,9 @@ def test_a_kept_result_of_nothing_is_told_as_nothing_expected() -> None:
     nothing = ours._replace(query="q7", written=0)
     assert (head, rows) == table([ours, ours._replace(system="flink", written=3), nothing])
     assert [row[-1] for row in rows] == ["equal", "equal", NOTHING]
+
+
+def test_results_of_more_partitions_stand_behind_those_of_one() -> None:
+    four = result(partitions=4, processes=2, events=7)
+    _, rows = brought([four, result(), result(events=8), {**four, "events": 9}])
+    assert [(row[2], row[3]) for row in rows] == [("1 / 1", "8"), ("4 / 2", "9")]

@@ -50,7 +50,7 @@ WINDOW_S = 10.0
 """Of query 12, whose last windows close by the clock."""
 TITLE = "Nexmark"
 TEXT = """Each query drains one topic of events, at-least-once, from Kafka to Kafka; `penstock` writes every update.
-*Partitions / processes*: of every topic, and Penstock's workers, or Flink's parallelism; all share two cores with the broker.
+*Partitions / processes*: of every topic, and Penstock's workers, or Flink's parallelism; all on two cores, the broker too.
 *whole*: the run was too short for a steady part, so start-up is in the figure. The answer is held against that of
 Penstock's own test driver on the same records, of query 12 the sum of its counts against the number of bids. *Nothing
 expected*: within so few events no window of the query closes, so the row proves no answer."""

@@ -179,6 +179,9 @@ def _built(python: type, args: Sequence[Meaning], named: Sequence[tuple[str, Mea
     if why is not None:
         raise Untraceable(f"it makes a {python.__name__}, which {why}")
     wanted = schema_of(python)
+    for name, _ in wanted.fields:
+        if (why := _why_not_read(python, name)) is not None:
+            raise Untraceable(f"it makes a {python.__name__}, and {why}")
     parameters = inspect.signature(python).parameters
     names = [p.name for p in parameters.values() if p.kind is p.POSITIONAL_OR_KEYWORD]
     if len(args) > len(names) or any(n not in parameters for n, _ in named):

@@ -284,6 +284,13 @@ def test_what_functions_become() -> None:
     assert text(lambda k, v: {"n": v["n"]}, "value", value={"n": int}) == "struct(n=present(n))"
 
 
+def test_an_init_of_a_class_that_was_executed_is_its_own() -> None:
+    space: dict[str, Any] = {"dataclasses": dataclasses, "__name__": __name__}
+    exec("@dataclasses.dataclass\nclass Ran:\n  a: int\n  def __init__(self, a: int): self.a = a + 1\n", space)
+    fn = define("fn = lambda v: Ran(a=v.n)\n", {"Ran": space["Ran"]})
+    assert why(fn, "value", arguments=("value",)) == "it makes a Ran, which customizes how it is made"
+
+
 def test_partial_functions() -> None:
     assert text(partial(lambda r, k, v: v.n > r, 3)) == "present(n) > 3"
     assert text(partial(lambda k, v, r, s=2: v.n * s > r, r=3)) == "present(n) * 2 > 3"

@@ -31,6 +31,8 @@ What is the same, and why; all else is refused:
   a loop binds means its last value. So each name that is read is compared before each batch, and a batch that finds another
   value is computed by the function. Not seen is a function whose ``__code__`` is replaced after the topology was built, or
   a class of records whose attributes are.
+* *records* are as they were read. Not seen is a change that one branch makes in a record of another: functions must make
+  none.
 * *types*: fields of type Decimal, datetime, list, of several types or of none are refused. Before each batch the columns
   are compared with the declared types, since a function before may have given something else.
 """

@@ -179,6 +179,9 @@ def _built(python: type, args: Sequence[Meaning], named: Sequence[tuple[str, Mea
     if why is not None:
         raise Untraceable(f"it makes a {python.__name__}, which {why}")
     wanted = schema_of(python)
+    for name, _ in wanted.fields:
+        if (why := _why_not_read(python, name)) is not None:
+            raise Untraceable(f"it makes a {python.__name__}, and {why}")
     parameters = inspect.signature(python).parameters
     names = [p.name for p in parameters.values() if p.kind is p.POSITIONAL_OR_KEYWORD]
     if len(args) > len(names) or any(n not in parameters for n, _ in named):
@@ -217,7 +220,9 @@ def _why_not_made(python: type) -> str | None:
     if not dataclasses.is_dataclass(python):
         return "is neither a Struct nor a dataclass"
     init: Any = python.__init__
-    generated = getattr(getattr(init, "__code__", None), "co_filename", None) == "<string>"
+    code = getattr(init, "__code__", None)
+    # where dataclasses makes it; a class may itself be of a text that was executed
+    generated = code is not None and code.co_filename == "<string>" and code.co_qualname.startswith("__create_fn__.")
     setting = python.__setattr__ is object.__setattr__ or python.__dataclass_params__.frozen  # type: ignore[attr-defined]  # dataclasses keep it there
     plain = generated and setting and type(python) is type and python.__new__ is object.__new__
     return None if plain else "customizes how it is made"

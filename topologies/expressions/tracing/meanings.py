@@ -176,8 +176,6 @@ def expressions_of(given: Meaning) -> tuple[Expression, ...]:
             return tuple(e for _, part in fields for e in expressions_of(part))
         case Pair(key, value):
             return (*expressions_of(key), *expressions_of(value))
-        case Method(owner, _):
-            return expressions_of(owner)
     return ()
 
 

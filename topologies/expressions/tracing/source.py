@@ -13,7 +13,7 @@ import ast
 import functools
 import linecache
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from types import CodeType, FunctionType
 from typing import Any
@@ -66,11 +66,12 @@ def _first_line(node: Definition) -> int:
 
 def _compiles_to(node: Definition, code: CodeType) -> bool:
     """Whether the definition compiles to this code, within a function that has its free variables."""
+    arguments = _bare(node.args)
     inner: ast.stmt
     if isinstance(node, ast.Lambda):
-        inner = ast.copy_location(ast.Return(node), node)
+        inner = ast.copy_location(ast.Return(ast.copy_location(ast.Lambda(arguments, node.body), node)), node)
     else:
-        fields = {**dict(ast.iter_fields(node)), "decorator_list": [], "returns": None}
+        fields = {**dict(ast.iter_fields(node)), "args": arguments, "decorator_list": [], "returns": None}
         inner = ast.copy_location(ast.FunctionDef(**fields), node)
     outer = ast.parse(f"def outer({', '.join(code.co_freevars)}): pass").body[0]
     assert isinstance(outer, ast.FunctionDef)
@@ -82,7 +83,27 @@ def _compiles_to(node: Definition, code: CodeType) -> bool:
     except (SyntaxError, ValueError, RecursionError):
         return False
     around = next(_codes(made))
-    return any(_shape(c) == _shape(code) for c in _codes(around))
+    return bool(_shape(next(_codes(around))) == _shape(code))
+
+
+def _bare(arguments: ast.arguments) -> ast.arguments:
+    """The parameters without default values and annotations, which may hold functions other than the one defined."""
+
+    def named(parameters: Iterable[ast.arg]) -> list[ast.arg]:
+        return [ast.copy_location(ast.arg(p.arg, None), p) for p in parameters]
+
+    def one(parameter: ast.arg | None) -> ast.arg | None:
+        return None if parameter is None else named([parameter])[0]
+
+    return ast.arguments(
+        posonlyargs=named(arguments.posonlyargs),
+        args=named(arguments.args),
+        vararg=one(arguments.vararg),
+        kwonlyargs=named(arguments.kwonlyargs),
+        kw_defaults=[None if d is None else ast.copy_location(ast.Constant(None), d) for d in arguments.kw_defaults],
+        kwarg=one(arguments.kwarg),
+        defaults=[ast.copy_location(ast.Constant(None), d) for d in arguments.defaults],
+    )
 
 
 @contextmanager

@@ -82,8 +82,8 @@ class TracedFunction:
         return repr(self.fn)
 
     def __reduce__(self) -> Any:
-        # another process may have no source, and other values of names
-        return type(self), (self.fn, self.scope, self.arguments, self.gives, self.serdes, self.columns)
+        # another process may have no source, and other values of names; serdes have been looked at, and some cannot be sent
+        return type(self), (self.fn, self.scope, self.arguments, self.gives, (), self.columns)
 
     @property
     def columns(self) -> Columns | str:

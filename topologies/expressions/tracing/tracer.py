@@ -14,6 +14,7 @@ from penstock.topologies.expressions.tracing.meanings import (
     Constant,
     Evaluated,
     Meaning,
+    Method,
     Pair,
     Requirement,
     Scalar,
@@ -22,6 +23,7 @@ from penstock.topologies.expressions.tracing.meanings import (
     provided,
     scalar,
     sure,
+    unusable,
 )
 from penstock.topologies.expressions.tracing.names import NamesOfFunction, function_of
 from penstock.topologies.expressions.tracing.operations import arithmetic, choice, compared, inverse, negated, truth
@@ -154,6 +156,8 @@ class Tracer:
                 made = arithmetic(_ARITHMETIC[type(op)], old, self._expression(value, env))
             case _:
                 raise Untraceable(_why(statement))
+        if isinstance(made, Method):  # Python reads it here, and raises where its owner is null
+            raise Untraceable(unusable(made))
         # it is computed here, whether or not it is used
         for e in expressions_of(made):
             if not isinstance(e, (Field, Input, Literal)):

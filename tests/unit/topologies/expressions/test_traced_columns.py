@@ -266,6 +266,12 @@ def test_functions_go_to_other_processes(way: Any) -> None:
     assert again.unchanged() and again(None, Order("a", 4, 1.0, Bid(1)))
 
 
+def test_functions_go_there_without_their_serdes() -> None:
+    fn = traced(lambda k, v: Out(a=v.n), "value", serdes=(ps.typed_json(Out),))
+    again = cloudpickle.loads(cloudpickle.dumps(fn))
+    assert again.columns.parts[0].expression.text() == "Out(a=present(n))" and again.unchanged()
+
+
 def test_lambdas_go_there_without_their_source() -> None:
     fn = define("fn = lambda k, v: v.n > LEAST and len(v.kind) > 2\n", {"LEAST": 2})
     sent = cloudpickle.dumps(traced(fn))

@@ -77,6 +77,21 @@ class Hidden:
         return 7
 
 
+class Tenfold:
+    """A field that is set as ten times what it is given."""
+
+    def __get__(self, owner: Any, python: type) -> int:
+        return 7 if owner is None else owner.__dict__["ten"]
+
+    def __set__(self, owner: Any, value: int) -> None:
+        owner.__dict__["ten"] = value * 10
+
+
+@dataclasses.dataclass
+class Described:
+    a: int = Tenfold()  # type: ignore[assignment]  # a descriptor
+
+
 RATE = 3
 LIST = [1, 2]
 
@@ -111,7 +126,8 @@ def text(fn: Any, *args: Any, **options: Any) -> str:
     return ", ".join(part.expression.text() for part in found.parts)
 
 
-NAMES = {"RATE": 3, "LIST": [1], "Out": Out, "Checked": Checked, "Own": Own, "len": len, "Order": Order, "ps": ps}
+NAMES = {"RATE": 3, "LIST": [1], "len": len, "ps": ps}
+NAMES |= {python.__name__: python for python in (Out, Checked, Own, Described, Order)}
 
 
 @pytest.mark.parametrize(
@@ -184,6 +200,7 @@ def test_why_a_condition_is_not_traced(body: str, reason: str) -> None:
         ("Out(v.n, a=3)", "it makes a Out without values, or with one given twice"),
         ("Checked(a=v.n)", "it makes a Checked, which has a __post_init__"),
         ("Own(a=v.n)", "it makes a Own, which customizes how it is made"),
+        ("Described(a=v.n)", "it makes a Described, and Described.a is not a plain field"),
         ("v.bid", "traced"),
         ("v.last if v.ok else v.bid", "it gives a record in one case and something else in another"),
         ("v", "it uses value() as a whole"),
@@ -214,6 +231,7 @@ def test_why_a_result_is_not_traced(body: str, reason: str) -> None:
         ("    global RATE\n    RATE = 3\n    return True", "it assigns to a variable outside"),
         ("    print(v)\n    return True", "it calls print"),
         ("    v.n\n    return True", "it has a part that has no expression: v.n"),
+        ("    low = v.note.lower\n    return v.ok or low() == 'a'", "it uses the function lower as a value"),
         ("    v.n = 3\n    return True", "it has a part that has no expression: v.n = 3"),
         ("    a, b = v.n, 1\n    return a > b", "it has a part that has no expression: a, b = (v.n, 1)"),
         ("    if v.ok:\n        x = 1\n    return x > v.n", "it reads x, which is not set on each way"),
@@ -266,6 +284,13 @@ def test_what_functions_become() -> None:
     assert text(lambda k, v: {"n": v["n"]}, "value", value={"n": int}) == "struct(n=present(n))"
 
 
+def test_an_init_of_a_class_that_was_executed_is_its_own() -> None:
+    space: dict[str, Any] = {"dataclasses": dataclasses, "__name__": __name__}
+    exec("@dataclasses.dataclass\nclass Ran:\n  a: int\n  def __init__(self, a: int): self.a = a + 1\n", space)
+    fn = define("fn = lambda v: Ran(a=v.n)\n", {"Ran": space["Ran"]})
+    assert why(fn, "value", arguments=("value",)) == "it makes a Ran, which customizes how it is made"
+
+
 def test_partial_functions() -> None:
     assert text(partial(lambda r, k, v: v.n > r, 3)) == "present(n) > 3"
     assert text(partial(lambda k, v, r, s=2: v.n * s > r, r=3)) == "present(n) * 2 > 3"
@@ -289,6 +314,18 @@ def test_what_is_computed_and_not_used_may_fail_all_the_same() -> None:
 def test_one_of_several_functions_in_a_line_is_found() -> None:
     both = [lambda k, v: v.n > 1, lambda k, v: v.n > 2]
     assert [text(fn) for fn in both] == ["present(n) > 1", "present(n) > 2"]
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        "def head(k, v=lambda k, v: v.n > 1): return True\nfn = head.__defaults__[0]\n",
+        "def head(k, v, *, of=lambda k, v: v.n > 1): return True\nfn = head.__kwdefaults__['of']\n",
+        "head = lambda k, v=lambda k, v: v.n > 1: True; fn = head.__defaults__[0]\n",
+    ],
+)
+def test_a_function_in_the_head_of_another_is_not_taken_for_it(head: str) -> None:
+    assert text(define(head)) == "present(n) > 1"
 
 
 def test_decorators_that_give_the_function_itself_do_no_harm() -> None:

@@ -48,6 +48,13 @@ def _passes_values(fn: ExpressionFunction) -> bool:
     return is_value(fn.expression) and fn.scope.value.kind == "struct"
 
 
+def why_pairs_by_rows(fn: Any, given: EdgeLayout) -> str | None:
+    """Why records in this layout are mapped by rows although ``pair_mode`` says columns."""
+    parts = parts_of(fn)
+    passes = not isinstance(parts, str) and _passes_values(parts[1])
+    return "values come as lists" if passes and not given.values else None
+
+
 def pair_layout(fn: Any, given: EdgeLayout, input_mode: InputMode) -> EdgeLayout:
     """The layout of what a mapping of keys and values emits."""
     parts = parts_of(fn)

@@ -166,6 +166,8 @@ def guarded(fn: Any, step: ColumnarStep) -> ColumnarStep:
     of_records = isinstance(fn.columns, Columns) and fn.columns.of_records
 
     def usable(batch: ColumnBatch) -> bool:
+        if batch.key_column is None and batch.value_column is None:
+            return False
         if of_records and (batch.value_column is None or nulls_of(batch.value_column) is not None):
             return False
         return fn.unchanged() and exact(batch)

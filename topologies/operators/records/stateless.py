@@ -25,7 +25,7 @@ from penstock.topologies.operator_api.required_columns import (
 from penstock.topologies.operators.base.flat_map_children import children_of
 from penstock.topologies.operators.base.row_functions import map_rows
 from penstock.topologies.operators.columnar import stateless as columnar
-from penstock.topologies.operators.columnar.mapping import pair_layout, pair_mode, pairs_of
+from penstock.topologies.operators.columnar.mapping import pair_layout, pair_mode, pairs_of, why_pairs_by_rows
 from penstock.topologies.operators.columnar.splitting import children_mode, words_of
 
 _first: Final = itemgetter(0)
@@ -131,6 +131,9 @@ class MapSpec(OperatorSpec):
 
     def input_mode(self, port: int, out: Sequence[RequiredColumns]) -> InputMode:
         return pair_mode(self.fn, out[0])
+
+    def row_reason(self, port: int, given: EdgeLayout) -> str | None:
+        return super().row_reason(port, given) or why_pairs_by_rows(self.fn, given)
 
     def output_layout(self, port: int, given: EdgeLayout, input_mode: InputMode) -> EdgeLayout:
         return pair_layout(self.fn, given, input_mode)

@@ -286,13 +286,13 @@ def check(shape: Shape, seed: int, *, most: int = 25, then: Any = None, emission
         assert answers(topology, steps, size, columns=True) == expected, size
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=200)
 @given(shapes, st.integers(0, 2**32))
 def test_the_same_by_columns_and_by_rows(shape: Shape, seed: int) -> None:
     check(shape, seed)
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=100)
 @given(shapes, st.integers(0, 2**32), st.sampled_from(FOLLOWED), st.sampled_from(["every_update", "per_commit"]))
 def test_what_follows_gets_the_same(shape: Shape, seed: int, then: Any, emission: str) -> None:
     """Aggregates, filters and values of fields of either side."""

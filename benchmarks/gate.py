@@ -4,8 +4,8 @@ how. Exit status: 0 no, 1 yes (or a void run), 2 nothing is stored for this kind
 
 A workload that seems to have regressed gets as many repetitions again before it is said.
 
-``--beside FOLDER`` needs no stored cost: the checkout there, made ready with ``make venv``, takes turns with this one, run
-by run, on one broker and over the same records. What the machine does to one run, it then does to its neighbour.
+``--compare-with FOLDER`` needs no stored cost: the checkout there, made ready with ``make venv``, and this one take turns,
+run by run, on one broker and over the same records. What the machine does to one run, it then does to its neighbour.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from benchmarks.bench import Bench
 from benchmarks.drain import drain
 from benchmarks.harness import add_common, open_bench, say
 from benchmarks.machine import kind, machine
-from benchmarks.regression import THRESHOLD, Costs, Finding, beside, judge, missing, stored
+from benchmarks.regression import THRESHOLD, Costs, Finding, compare, judge, missing, stored
 from benchmarks.report import markdown
 from benchmarks.restore import RESTORE_SIZES, restore_pair
 from benchmarks.systems import PENSTOCK, System
@@ -48,7 +48,9 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--part", type=float, default=1.0, help="of the benchmark's records (default: %(default)s)")
     parser.add_argument("--threshold", type=float, default=THRESHOLD, help="growth that fails (default: %(default)s)")
     parser.add_argument("--processor", type=int, help="run all on this one, the broker too: costs then vary less")
-    parser.add_argument("--beside", type=Path, metavar="FOLDER", help="take turns with the checkout in this folder")
+    parser.add_argument(
+        "--compare-with", type=Path, metavar="FOLDER", help="take turns with the checkout in this folder"
+    )
     parser.add_argument("--update", action="store_true", help="store what is measured now, and pass")
     add_common(parser)
     return parser.parse_args(argv)
@@ -76,7 +78,7 @@ def of_checkout(folder: Path) -> System:
     root = folder.resolve()
     command = ["env", f"PYTHONPATH={root / '.package'}{os.pathsep}{root}", str(root / ".venv" / "bin" / "python")]
     return dataclasses.replace(
-        PENSTOCK, name="penstock-beside", make_ready=lambda work, peers: [*command, "-m", "benchmarks.penstock_app"]
+        PENSTOCK, name="penstock-there", make_ready=lambda work, peers: [*command, "-m", "benchmarks.penstock_app"]
     )
 
 
@@ -112,8 +114,8 @@ def in_turns(bench: Bench, other: System, workload: str, repetitions: int, part:
         for system in pair:
             costs[system.name].append(cost_of(bench, workload, part, system))
         ours, theirs = (made[-1] for made in costs.values())
-        say(f"{workload} {repetition + 1} of {repetitions}: {ours:.2f} CPU s/M, {theirs:.2f} beside")
-    return beside(workload, costs[PENSTOCK.name], costs[other.name])
+        say(f"{workload} {repetition + 1} of {repetitions}: {ours:.2f} CPU s/M, {theirs:.2f} there")
+    return compare(workload, costs[PENSTOCK.name], costs[other.name])
 
 
 def table(found: dict[str, Costs], findings: list[Finding]) -> str:
@@ -132,15 +134,15 @@ def table(found: dict[str, Costs], findings: list[Finding]) -> str:
 
 
 def compared(options: argparse.Namespace) -> int:
-    """Measure this checkout beside another one."""
-    other, findings = of_checkout(options.beside), []
+    """Measure this checkout and another one in turns."""
+    other, findings = of_checkout(options.compare_with), []
     with open_bench(options) as opened:
         try:
             for workload in options.workloads:
                 findings.append(in_turns(opened.bench(), other, workload, options.repetitions, options.part))
         except VoidError as error:
             print(f"void: {error}")
-    print(markdown(["workload", "against the checkout beside"], [[f.workload, f.words] for f in findings]))
+    print(markdown(["workload", "against the other checkout"], [[f.workload, f.words] for f in findings]))
     return int(len(findings) < len(options.workloads) or any(f.regressed for f in findings))
 
 
@@ -149,7 +151,7 @@ def main(argv: list[str] | None = None) -> int:
     options = arguments(argv)
     if options.processor is not None:
         os.sched_setaffinity(0, {options.processor})
-    if options.beside is not None:
+    if options.compare_with is not None:
         return compared(options)
     path = BASELINES / f"{kind()}.json"
     kept = json.loads(path.read_text()) if path.exists() else {"workloads": {}}

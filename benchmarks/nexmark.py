@@ -71,6 +71,8 @@ SYSTEMS: Mapping[str, System] = {
     )
 }
 
+SHAPE = "partitions / processes"
+"""The column of what ran."""
 NOTHING = "nothing expected: give it more --events"
 """The verdict where the right answer is empty."""
 TAKEN = "taken as right"
@@ -246,17 +248,8 @@ def table(results: Iterable[Result]) -> tuple[list[str], list[list[str]]]:
                 said,
             ]
         )
-    return [
-        "query",
-        "system",
-        "partitions / processes",
-        "events",
-        "written",
-        "events/s",
-        "CPU s/M",
-        "peak MB",
-        "check",
-    ], rows
+    head = ["query", "system", SHAPE, "events", "written", "events/s", "CPU s/M", "peak MB", "check"]
+    return head, rows
 
 
 def about(systems: Iterable[str]) -> str:

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 THRESHOLD = 0.15
-BESIDE_THRESHOLD = 0.03
+IN_TURNS_THRESHOLD = 0.03
 """Of runs that took turns."""
 
 
@@ -68,14 +68,14 @@ def judge(workload: str, costs: Costs, baseline: Mapping[str, Any], threshold: f
     return Finding(workload, median, lowest, regressed, words)
 
 
-def beside(workload: str, ours: Sequence[float], theirs: Sequence[float]) -> Finding:
+def compare(workload: str, ours: Sequence[float], theirs: Sequence[float]) -> Finding:
     """Compare the costs of two checkouts that took turns: of each pair of neighbours the ratio. Regressed: the median of
     the ratios is above 1 by more than the threshold, and most pairs say so. Raises ``ValueError`` without a pair."""
     ratios = [a / b for a, b in zip(ours, theirs, strict=True)]
     if not ratios:
         raise ValueError(f"{workload}: nothing to compare; run it at least once")
     median, lowest = statistics.median(ratios), min(ratios)
-    limit = 1 + BESIDE_THRESHOLD
+    limit = 1 + IN_TURNS_THRESHOLD
     regressed = median > limit and sum(ratio > limit for ratio in ratios) * 3 >= len(ratios) * 2
     pairs = ", ".join(f"{a:.2f} / {b:.2f}" for a, b in zip(ours, theirs, strict=True))
     return Finding(

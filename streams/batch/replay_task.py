@@ -159,7 +159,6 @@ class ReplayTask:
         self.backend = _open_backend(job, task_id, self.specs, folder)
         self.records = 0
         self.floors: dict[str, bytes] = {}
-        self.expired_before_ms: dict[str, int] = {}
         self._step = step
         self._entries = tuple(job.journals.ordering(task_id))
         self._range = 0
@@ -240,7 +239,6 @@ class ReplayTask:
             floor = self.task.stores[name].drop_below
             if floor is not None:
                 self.floors[name] = max(floor, self.floors.get(name, b""))
-        self.expired_before_ms = {name: expired_before_ms(state) for name, state in self.task.stores.items()}
         self.task.committed(work, dict.fromkeys(work.pending, b"replay"))
         return work
 
@@ -275,11 +273,12 @@ class FileTask(ReplayTask):
         """Everything is processed: upload the files."""
         self.end()
         dropped, failures = dict(self.task.dropped), dict(self.task.failures.counts)
+        expired_ms = {name: expired_before_ms(state) for name, state in self.task.stores.items()}
         outputs = self._files.finish()
         # To read the stores takes memory, so give up what was kept in memory to process records.
         del self.task
         self.reopen_stores()
-        stores = [self._store(spec) for spec in self.specs]
+        stores = [self._store(spec, expired_ms[spec.name]) for spec in self.specs]
         self.close()
         return TaskReport(
             subtopology=self.id.subtopology,
@@ -291,7 +290,7 @@ class FileTask(ReplayTask):
             failures=failures,
         )
 
-    def _store(self, spec: StoreSpec) -> StoreFile:
+    def _store(self, spec: StoreSpec, floor_ms: int) -> StoreFile:
         job = self.job
         snapshot = None
         target = job.snapshots.get((self.id, spec.name))
@@ -308,7 +307,7 @@ class FileTask(ReplayTask):
             rows=rows,
             floor=self.floors.get(spec.name),
             snapshot=snapshot,
-            floor_ms=self.expired_before_ms.get(spec.name, 0),
+            floor_ms=floor_ms,
         )
 
 

@@ -160,7 +160,7 @@ def item(n: int) -> bytes:
 
 
 def test_what_is_due_stands_before_the_record_that_made_it_so() -> None:
-    """Within one batch, the right side first, without its headers; and who makes it due is no partner any more."""
+    """Within one batch, the right side first, without its headers. The record that makes another due cannot join it."""
     shape = Shape((Item, Item), None, JOINERS[1], 5, 5, 0, None, "latest", "outer_join")
     lefts = [Record(b"b", item(1), 0), Record(b"a", item(2), 0), Record(b"z", item(3), 9), Record(b"z", item(4), 9)]
     rights = [Record(b"c", item(5), 0, (("h", b"1"),)), Record(b"a", item(6), 4), Record(b"b", item(7), 6)]

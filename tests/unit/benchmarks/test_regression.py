@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks.regression import THRESHOLD, Costs, beside, judge, missing, stored
+from benchmarks.regression import THRESHOLD, Costs, compare, judge, missing, stored
 
 BASELINE = stored(Costs([4.0, 4.1, 3.9], [1.0, 1.0, 1.0]))
 
@@ -67,7 +67,7 @@ def test_what_cannot_be_compared_is_refused() -> None:
 def test_checkouts_that_took_turns_are_compared_pair_by_pair(
     ours: list[float], theirs: list[float], regressed: bool
 ) -> None:
-    finding = beside("ysb", ours, theirs)
+    finding = compare("ysb", ours, theirs)
     assert finding.regressed is regressed
     assert finding.words.startswith("REGRESSED") is regressed
     assert f"{ours[0]:.2f} / {theirs[0]:.2f}" in finding.words
@@ -75,4 +75,4 @@ def test_checkouts_that_took_turns_are_compared_pair_by_pair(
 
 def test_without_a_pair_there_is_nothing_to_compare() -> None:
     with pytest.raises(ValueError, match="nothing to compare"):
-        beside("ysb", [], [])
+        compare("ysb", [], [])

@@ -142,20 +142,17 @@ class _StreamStreamJoinOperator(RowOperator):
         self._on_watermarks = spec.uses_watermark
         self._look_ms = (spec.after_ms, spec.before_ms)
         """How far ahead of a record of each side a partner's timestamp may lie."""
-        self._keep_ms = buffer_retention_ms(spec.before_ms, spec.after_ms, spec.grace_ms)
+        keep_ms = buffer_retention_ms(spec.before_ms, spec.after_ms, spec.grace_ms)
+        self._needed_ms = self._look_ms if self._on_watermarks else keep_ms
+        """How long each buffer needs a record."""
         self._waiting = None if self._pending is None else TimerBatches(self._pending, ctx.state(pending[0].name))
-        self._columns = (
-            None if spec.why_rows is not None else _columns_of(spec, self._buffers, self._keep_ms, self._waiting)
-        )
+        self._columns = None if spec.why_rows is not None else _columns_of(spec, self._buffers, keep_ms, self._waiting)
         self._by_columns = False
         """Whether nothing was done by rows since the last batch that was joined by columns."""
 
     def resumed(self) -> None:
         super().resumed()
-        if self._on_watermarks:
-            self._expire_below(self.watermark_ms)
-        else:
-            self._expire(self.stream_time_ms)
+        self._expire(self.watermark_ms if self._on_watermarks else self.stream_time_ms)
 
     # -- columns -------------------------------------------------------------------------------------------------
 
@@ -331,23 +328,19 @@ class _StreamStreamJoinOperator(RowOperator):
             self._expire(ts)
 
     def _expire(self, now_ms: int) -> None:
-        for buffer, keep_ms in zip(self._buffers, self._keep_ms, strict=True):
-            buffer.expire_before(now_ms - keep_ms)
+        for buffer, needed_ms in zip(self._buffers, self._needed_ms, strict=True):
+            buffer.expire_before(now_ms - needed_ms)
 
     def on_watermark(self, watermark_ms: int) -> None:
         self._emit_overdue(watermark_ms - 1)
-        self._expire_below(watermark_ms)
+        self._expire(watermark_ms)
         if self._pending is None and min(self._look_ms) >= 0:
             # Until then nothing more can be dropped, and a record that is not late neither is below a floor nor looks there.
             self.due_ms = min(b.next_expiry_ms() + ms for b, ms in zip(self._buffers, self._look_ms, strict=True))
 
-    def _expire_below(self, watermark_ms: int) -> None:
-        for buffer, look_ms in zip(self._buffers, self._look_ms, strict=True):
-            buffer.expire_before(watermark_ms - look_ms)
-
     def flush(self) -> None:
         if self._on_watermarks:  # what nobody looks for any more need not be written
-            self._expire_below(self.watermark_ms)
+            self._expire(self.watermark_ms)
 
 
 def _columns_of(

@@ -41,7 +41,7 @@ FLAT = ("a", "b", "x", "y", "s", "t", "p", "m", "z", "u", "q")
 
 
 def random_step(rng: random.Random, writer: Writer, stream: KStream) -> tuple[KStream, str, bool]:
-    """The stream behind a random function, the function's text, and whether values may have another type than the declared one."""
+    """The stream behind a random function, the function's text, and whether values may not have the declared type."""
     kind = rng.choice(
         ("filter", "filter_not", "filter_values", "branch", "select_key", "map_values", "map_values", "with_key", "map")
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Mapping
 from types import FunctionType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from penstock.state.serdes.record_classes import record_class
 from penstock.topologies.expressions.tracing.meanings import KINDS, Callee, Constant, Meaning, Untraceable
@@ -96,7 +96,8 @@ def read(given: Any, place: Place) -> Any:
     if place.of == "global":
         return fn.__globals__.get(place.name, _ABSENT)
     if place.of == "builtin":
-        return fn.__builtins__.get(place.name, _ABSENT)  # type: ignore[attr-defined]  # stubs do not have it
+        builtins: dict[str, Any] = cast(Any, fn).__builtins__  # mypy finds it or not, as its cache has it
+        return builtins.get(place.name, _ABSENT)
     if place.of == "cell":
         try:
             return (fn.__closure__ or ())[fn.__code__.co_freevars.index(place.name)].cell_contents

@@ -28,7 +28,7 @@ def timer_store(name: str) -> StoreSpec:
 
 
 class TimerQueue:
-    """Timers of one operator in one task."""
+    """Timers of one operator in one task. ``state``: it is restored."""
 
     def __init__(self, state: KeyValueStoreView) -> None:
         self._state = state
@@ -36,12 +36,21 @@ class TimerQueue:
         """The earliest timer; after the end of time without one; ``None``: unknown, read the store."""
         self._low_ms = 0
         """A lower bound of all timers: skips those that were taken."""
+        last = state.first(reverse=True)
+        self.found_until = b"" if last is None else last[0]
+        """The last timer, as its key, that the store had at the beginning. Up to it a timer that counts as new may be set:
+        that of a lost record, because changelogs of records expire by time, and the next one got the same number."""
+
+    def _is_there(self, key: bytes) -> bool:
+        """Whether a timer that counts as new is set."""
+        return key <= self.found_until and self._state.get(key) is not None
 
     def set(self, time_ms: int, payload: bytes, *, new: bool = False) -> None:
-        """Set a timer. ``new``: it is known not to be set, so that nothing is written if it is deleted before the
+        """Set a timer. ``new``: no timer of its record was set, so that nothing is written if it is deleted before the
         commit."""
         time_ms = min(max(time_ms, 0), LAST_MS)
-        (self._state.put_new if new else self._state.put)(_TIME.pack(time_ms) + payload, b"\x01", _STAMP_MS)
+        key = _TIME.pack(time_ms) + payload
+        (self._state.put_new if new and not self._is_there(key) else self._state.put)(key, b"\x01", _STAMP_MS)
         self._low_ms = min(self._low_ms, time_ms)
         if self._next_ms is not None and time_ms < self._next_ms:
             self._next_ms = time_ms
@@ -99,22 +108,26 @@ class TimerQueue:
             self.delete(time_ms, payload)
 
     def change(self, gone: list[bytes], made: list[bytes]) -> None:
-        """Delete timers that exist, then set those that do not. Each is its time (8 bytes, big-endian) and its payload."""
+        """Delete timers that exist, then set new ones. Each is its time (8 bytes, big-endian) and its payload."""
         for key in gone:
             self._state.put_entry(key, None, _STAMP_MS)
         entry = self._state.entry_of(b"\x01", _STAMP_MS)
-        self._state.put_entries(made, [entry] * len(made), [_STAMP_MS] * len(made), new=True)
         self._next_ms = None
-        if made:
-            self._low_ms = min(self._low_ms, _TIME.unpack_from(min(made))[0])
+        if not made:
+            return
+        there = dict.fromkeys(key for key in made if self._is_there(key))
+        new = [key for key in made if key not in there] if there else made
+        self._state.put_entries(new, [entry] * len(new), [_STAMP_MS] * len(new), new=True)
+        for key in there:
+            self._state.put_entry(key, entry, _STAMP_MS)
+        self._low_ms = min(self._low_ms, _TIME.unpack_from(min(made))[0])
 
     def change_in_order(self, changes: dict[bytes, bool]) -> None:
-        """Set timers that do not exist (true), and delete some that do, given as for ``change``. ``look_from`` must
-        follow."""
+        """Set new timers (true), and delete some that exist, given as for ``change``. ``look_from`` must follow."""
         entry = self._state.entry_of(b"\x01", _STAMP_MS)
         put = self._state.put_entry
         for key, is_set in changes.items():
-            put(key, entry if is_set else None, _STAMP_MS, new=is_set)
+            put(key, entry if is_set else None, _STAMP_MS, new=is_set and not self._is_there(key))
 
     @property
     def low_ms(self) -> int:

@@ -1,8 +1,8 @@
 """The timers of a queue, set and taken by operators that work on whole batches.
 
 What has changed since the last commit is held back in memory, and put into the queue's store, in the order of the
-changes, at the commit or before anybody else uses the store. A timer that is set and deleted in between leaves no trace,
-as with ``TimerQueue.set`` of new ones. A timer is here its key in the store: time (8, big-endian), then payload.
+changes, at the commit or before anybody else uses the store. A new timer that is set and deleted in between leaves no
+trace, as with ``TimerQueue.set``. A timer is here its key in the store: time (8, big-endian), then payload.
 
 In memory are all timers below ``read_to``, so that the store is read in blocks and not once per batch, and all that the
 store does not have yet.
@@ -41,6 +41,8 @@ class TimerBatches:
         """The timers in memory, in ascending parts, none of which is empty."""
         self._deleted: set[bytes] = set()
         """Those of them that were deleted."""
+        self._again: set[bytes] = set()
+        """Timers that were set as new, and that the store has: see ``TimerQueue.found_until``."""
         self._read_to = b""
         self._low_ms = 0
         """No timer is earlier."""
@@ -98,16 +100,22 @@ class TimerBatches:
     # -- writing -------------------------------------------------------------------------------------------------
 
     def apply(self, changes: Iterable[tuple[bytes, bool]], taken_until_ms: int) -> None:
-        """Set timers that are not set (true), and delete timers that are. ``taken_until_ms``: all timers up to then are
-        among these, and none is set for then."""
+        """Set new timers (true), and delete timers that are set. ``taken_until_ms``: all timers up to then are among these,
+        and none is set for then."""
+        changes = list(changes)
+        if old := [key for key, is_set in changes if is_set and key <= self._queue.found_until]:
+            self._again.update(self.there(old))
         held = self._changes
         made: list[bytes] = []
         for key, is_set in changes:
             if is_set:
+                if held.get(key) is False:
+                    self._again.add(key)
                 held[key] = True
                 made.append(key)
+                self._deleted.discard(key)
                 continue
-            if held.pop(key, None) is None:
+            if key in self._again or held.pop(key, None) is None:
                 held[key] = False
             self._deleted.add(key)
         made.sort()
@@ -135,6 +143,7 @@ class TimerBatches:
         """Put what is held back into the store."""
         self._state.defer(None)
         changes, self._changes = self._changes, {}
+        self._again.clear()
         self._queue.change_in_order(changes)
         self._queue.look_from(self._low_ms)
         self._forget()

@@ -100,3 +100,41 @@ def test_the_end_of_time() -> None:
     assert timers.batches.upcoming(LAST_MS) == [last]
     timers.batches.apply([(last, False)], LAST_MS)
     assert timers.commit() == ([], [], [])
+
+
+@pytest.mark.parametrize("by_rows", [True, False])
+def test_a_timer_that_was_there_already_is_deleted(by_rows: bool) -> None:
+    """Set as new although the store has it, as when its record was lost: its deletion is written."""
+    backend = MemoryBackend([timer_store("t")])
+    before = Timers(backend)
+    for time_ms in (5, 9):
+        before.queue.set(time_ms, b"a", new=True)
+    before.commit()
+
+    after = Timers(backend)
+    keys = [time_ms.to_bytes(8, "big") + b"a" for time_ms in (5, 9, 10)]
+    if by_rows:
+        apply_one_by_one(after.queue, [(key, True) for key in keys])
+        apply_one_by_one(after.queue, [(key, False) for key in keys])
+    else:
+        after.batches.apply([(key, True) for key in keys], -1)
+        assert after.batches.upcoming(10) == keys
+        after.batches.apply([(key, False) for key in keys], 10)
+    assert after.commit() == (keys[:2], [None, None], [1, 1])
+    assert after.queue.due(99) == Timers(backend).queue.due(99) == []
+
+
+def test_a_timer_that_is_set_again_is_there() -> None:
+    backend = MemoryBackend([timer_store("t")])
+    before = Timers(backend)
+    before.queue.set(5, b"a", new=True)
+    before.commit()
+    after = Timers(backend)
+    key = (5).to_bytes(8, "big") + b"a"
+    assert after.batches.upcoming(9) == [key]
+    after.batches.apply([(key, False), (key, True)], -1)
+    assert after.batches.upcoming(9) == [key]
+    assert after.commit() == ([key], [b"\x00" * 7 + b"\x01\x01"], [1])
+    after.batches.apply([(key, False), (key, True), (key, False)], -1)
+    assert after.batches.upcoming(9) == []
+    assert after.commit() == ([key], [None], [1])

@@ -10,11 +10,11 @@ Invariants:
   them. Without a log a crash loses the commits since the last write-out or flush, separately for each store.
 * A table file cannot delete a range, so a store of which keys have expired in the database is written in a batch. The
   batch and RocksDB's own buffer then hold all of its entries once more.
-* Ranges are read from the database alone: a range writes its store out first, and the next commits of a store whose
-  ranges are read go into the database at once. To merge both, the buffer would have to be sorted, which costs as much
-  as RocksDB's own sorted buffer.
-* Every other store is written out in files as large as the buffer, even if each key is put only once and the buffer
-  combines nothing: the smaller the files, the more often RocksDB merges the levels below them.
+* A range joins the buffer and the database, a part at a time: the next entries of the buffer, and what the database has
+  up to the last of them. So a reader who stops early pays for little, and each part is of one state, whatever is written
+  out in between.
+* A store is written out in files as large as the buffer, even if each key is put only once and the buffer combines
+  nothing: the smaller the files, the more often RocksDB merges the levels below them. Many entries expire before that.
 * A write-out deletes expired keys first: all its other entries were put later or have higher keys.
 * ``close`` releases every handle of a column family; one that is left keeps the database locked. An open iterator is
   such a handle too.
@@ -48,15 +48,13 @@ from penstock.state.stores.write_buffer import StoreBuffer, merged
 FILE_ENTRIES_MIN = 2_000
 """A write-out of fewer entries is a write batch. For many entries a table file is faster and needs the memory of one
 block only; for few, a batch is faster."""
-DIRECT_COMMITS = 64
-"""How many commits after the last range go directly into the database."""
+Columns = tuple[list[bytes], list[bytes | None]]
+"""Keys and values; ``None`` deletes."""
 PENDING_FILE = "written-out.pending"
 DAMAGE_FILE = "damage.txt"
-SEARCHES_MAX = 8
-"""Ranges of a store between two commits for which its buffer is searched. That takes some hundredths of the time of writing
-it out."""
-SEARCHED_MAX = 1_000
-"""Entries of the buffer in such a range."""
+FIRST_PART, LAST_PART = 32, 4_096
+"""How many entries of the buffer the first part of a range has. Each further one has eight times as many, up to the
+last."""
 WRITTEN_PARTS, WRITTEN_PARTS_IN_PYTHON = 2, 8
 """The part of the bound that may wait to be written out. Less in Python, where an entry takes about three times the
 memory and a large buffer does not pay."""
@@ -99,10 +97,6 @@ class RocksDBBackend:
             )
         # Per store, a lower bound of the database's keys: the search for expired ones begins there.
         self._floors: dict[str, bytes] = {}
-        # Per store whose ranges are read, how many more commits go directly into the database.
-        self._direct: dict[str, int] = {}
-        self._searched: dict[str, int] = {}
-        """Per store, how many ranges were read since the last commit while its buffer had entries."""
         self._families: dict[str, Rdict] = {}
         self._handles: dict[str, ColumnFamily] = {}
         self._buffers: dict[str, StoreBuffer] = {}
@@ -183,7 +177,7 @@ class RocksDBBackend:
 
     def is_empty(self, store: str) -> bool:
         family = self._family(store)
-        if self._buffers[store].changed:  # and a range would write it out
+        if self._buffers[store].changed:
             return False
         return next(self._ascending(family, USER_PREFIX, USER_END), None) is None
 
@@ -206,28 +200,45 @@ class RocksDBBackend:
     def range(
         self, store: str, low: bytes | None, high: bytes | None, *, reverse: bool = False
     ) -> Iterator[tuple[bytes, bytes]]:
-        family = self._family(store)
+        self._family(store)
         if low is not None and high is not None and low >= high:
             return iter(())
-        buffer = self._buffers[store]
-        above = None if store in self._direct or not buffer.changed else self._buffered(store, low or b"", high)
-        if above is not None and buffer.dropped_below is not None:
-            low = max(low or b"", buffer.dropped_below)
-        elif above is None and (buffer.changed or store in self._direct):
-            self._direct[store] = DIRECT_COMMITS
-            self._write_out([store])
-        first = USER_PREFIX + (low or b"")
-        end = USER_END if high is None else USER_PREFIX + high
-        stored = self._descending(family, first, end) if reverse else self._ascending(family, first, end)
-        return merged(stored, *above, reverse=reverse) if above is not None and above[0] else stored
+        low = low or b""
+        part = self._buffered(store, low, high, FIRST_PART, reverse)
+        if part[0]:
+            return self._joined(store, low, high, part, reverse)
+        return self._stored(store, low, high, reverse)
 
-    def _buffered(self, store: str, low: bytes, high: bytes | None) -> tuple[list[bytes], list[bytes | None]] | None:
-        """The buffer's entries in a range, by key. ``None``: write the buffer out instead, because they are many, or the
-        store's ranges are."""
-        asked = self._searched.get(store, 0)
-        self._searched[store] = asked + 1
-        entries = self._buffers[store].entries
-        return None if asked >= SEARCHES_MAX else entries.written_between(low, high, SEARCHED_MAX)
+    def _joined(
+        self, store: str, low: bytes, high: bytes | None, part: Columns, reverse: bool
+    ) -> Iterator[tuple[bytes, bytes]]:
+        """A range of buffer and database, part by part. ``part``: the buffer's first one."""
+        most = FIRST_PART
+        while True:
+            keys, values = part
+            begin, end = low, high
+            if len(keys) == most and reverse:
+                begin = keys[0]
+            elif len(keys) == most:
+                end = keys[-1] + b"\x00"
+            yield from merged(self._stored(store, begin, end, reverse), keys, values, reverse=reverse)
+            if (begin, end) == (low, high):
+                return
+            low, high = (low, begin) if reverse else (end or b"", high)
+            most = min(8 * most, LAST_PART)
+            part = self._buffered(store, low, high, most, reverse)
+
+    def _buffered(self, store: str, low: bytes, high: bytes | None, most: int, reverse: bool) -> Columns:
+        """The first entries of the buffer in a range, or with ``reverse`` the last ones, by key."""
+        return self._buffers[store].entries.written_between(low, high, most, reverse)
+
+    def _stored(self, store: str, low: bytes, high: bytes | None, reverse: bool) -> Iterator[tuple[bytes, bytes]]:
+        """A range of the database."""
+        family = self._family(store)
+        if (bound := self._buffers[store].dropped_below) is not None:
+            low = max(low, bound)
+        first, end = USER_PREFIX + low, USER_END if high is None else USER_PREFIX + high
+        return self._descending(family, first, end) if reverse else self._ascending(family, first, end)
 
     def _ascending(self, family: Rdict, first: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
         read_options = ReadOptions()
@@ -265,13 +276,6 @@ class RocksDBBackend:
             self._family(write.store)
         for write in writes:
             self._buffers[write.store].commit(write)
-        self._searched.clear()
-        if self._direct:
-            self._write_out([w.store for w in writes if w.store in self._direct])
-            for store in {w.store for w in writes}.intersection(self._direct):
-                self._direct[store] -= 1
-                if not self._direct[store]:
-                    del self._direct[store]
         written = sum(b.entries.written_bytes for b in self._buffers.values())
         if written > self._bound.part_bytes(self._written_max):
             self._write_out(self._names)

@@ -10,9 +10,11 @@ views above already do, decoded.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
-from itertools import repeat
+from itertools import islice, repeat
 from operator import add
 from typing import Protocol
+
+from sortedcontainers import SortedList
 
 from penstock.state.native import compiled
 from penstock.state.stores.entry_sizes import SLOT_BYTES
@@ -61,10 +63,10 @@ class EntryMap(Protocol):
         sorting."""
 
     def written_between(
-        self, low: bytes, high: bytes | None, most: int
-    ) -> tuple[list[bytes], list[bytes | None]] | None:
-        """Entries with ``low <= key < high`` that are written and not settled, by key, without sorting all; ``None``: they
-        are more than ``most``. ``high=None``: to the end."""
+        self, low: bytes, high: bytes | None, most: int, last: bool
+    ) -> tuple[list[bytes], list[bytes | None]]:
+        """Up to ``most`` entries with ``low <= key < high`` that are written and not settled, by key: the first, or the
+        last of them. ``high=None``: to the end."""
 
     def settle(self) -> None:
         """Mark what was written as stored in the database: it may now be forgotten like what was read."""
@@ -84,6 +86,8 @@ class WrittenEntries:
     def __init__(self) -> None:
         self._entries: dict[bytes, bytes | None] = {}
         self._sorted: list[bytes] = []
+        self._ordered: SortedList[bytes] | None = None
+        """The keys as of the last search by range."""
         self._counted_bytes = 0
         self._exact_bytes = 0
         self.forgot = False
@@ -121,6 +125,7 @@ class WrittenEntries:
         entries = self._entries
         for key in [k for k in entries if k < bound]:
             del entries[key]
+        self._ordered = None
 
     def sort_written(self) -> int:
         self._sorted = sorted(self._entries)
@@ -131,10 +136,18 @@ class WrittenEntries:
         return list(map(add, repeat(prefix), keys)), list(map(self._entries.__getitem__, keys))
 
     def written_between(
-        self, low: bytes, high: bytes | None, most: int
-    ) -> tuple[list[bytes], list[bytes | None]] | None:
-        keys = sorted(key for key in self._entries if key >= low and (high is None or key < high))
-        return None if len(keys) > most else (keys, list(map(self._entries.__getitem__, keys)))
+        self, low: bytes, high: bytes | None, most: int, last: bool
+    ) -> tuple[list[bytes], list[bytes | None]]:
+        entries = self._entries
+        if self._ordered is None:
+            self._ordered = SortedList(entries)
+        elif len(self._ordered) != len(entries):
+            # a dict keeps the order of insertion: the keys that are new since the last search are at the end
+            self._ordered.update(islice(reversed(entries), len(entries) - len(self._ordered)))
+        keys = list(islice(self._ordered.irange(low, high, inclusive=(True, False), reverse=last), most))
+        if last:
+            keys.reverse()
+        return keys, list(map(entries.__getitem__, keys))
 
     def settle(self) -> None:
         forgot = self.forgot or bool(self._entries)
@@ -145,7 +158,7 @@ class WrittenEntries:
         """Does nothing: what is written stays."""
 
     def clear(self) -> None:
-        self._entries, self._sorted = {}, []
+        self._entries, self._sorted, self._ordered = {}, [], None
         self._counted_bytes = self._exact_bytes = 0
         self.forgot = False
 

@@ -86,10 +86,10 @@ class Model:
             found += zip(*entries.written_part(b"\x01", start, start + part), strict=True)
         assert found == [(b"\x01" + k, v) for k, v in sorted(self.written.items(), key=lambda item: item[0])]
 
-    def check_between(self, entries: EntryMap, low: bytes, high: bytes | None, most: int) -> None:
+    def check_between(self, entries: EntryMap, low: bytes, high: bytes | None, most: int, last: bool) -> None:
         inside = sorted(k for k in self.written if k >= low and (high is None or k < high))
-        found = entries.written_between(low, high, most)
-        assert found == (None if len(inside) > most else (inside, [self.written[k] for k in inside]))
+        expected = inside[max(len(inside) - most, 0) :] if last else inside[:most]
+        assert entries.written_between(low, high, most, last) == (expected, [self.written[k] for k in expected])
 
 
 @pytest.mark.parametrize("make", MAKERS)
@@ -124,7 +124,7 @@ def test_what_is_known_is_right_and_what_is_written_is_known(make: Callable[[], 
             elif action < 0.9:
                 model.check_written(entries, rng.choice([1, 7, 10_000]))
                 low, high = some_key(rng, keys), rng.choice([None, some_key(rng, keys)])
-                model.check_between(entries, low, high, rng.choice([0, 3, 10_000]))
+                model.check_between(entries, low, high, rng.choice([0, 3, 10_000]), rng.random() < 0.5)
             elif action < 0.98:
                 entries.settle()
                 model.written.clear()

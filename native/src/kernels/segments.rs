@@ -57,6 +57,11 @@ impl Log {
         (&mut self.segments[((place >> 32) - self.first) as usize], place as u32 as usize)
     }
 
+    /// Whether the entry's segment is still there.
+    pub(super) fn has(&self, place: Place) -> bool {
+        place >> 32 >= self.first
+    }
+
     pub(super) fn key(&self, place: Place) -> &[u8] {
         let (segment, at) = self.at(place);
         &segment[at + HEADER..at + HEADER + header(segment, at).key]

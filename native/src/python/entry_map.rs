@@ -232,13 +232,14 @@ impl EntryMap {
         low: &[u8],
         high: Option<&[u8]>,
         most: usize,
-    ) -> PyResult<Option<(Bound<'py, PyList>, Bound<'py, PyList>)>> {
+        last: bool,
+    ) -> PyResult<(Bound<'py, PyList>, Bound<'py, PyList>)> {
         let entered = &mut self.entered;
-        let Some(places) = py.detach(|| entered.written_between(low, high, most)) else { return Ok(None) };
+        let places = py.detach(|| entered.written_between(low, high, most, last));
         let (keys, values): (Vec<_>, Vec<_>) = places.iter().map(|&place| entered.entry(place)).unzip();
         let keys = PyList::new(py, keys.into_iter().map(|key| PyBytes::new(py, key)))?;
         let values = PyList::new(py, values.into_iter().map(|value| value.map(|value| PyBytes::new(py, value))))?;
-        Ok(Some((keys, values)))
+        Ok((keys, values))
     }
 
     fn settle(&mut self) {

@@ -6,11 +6,14 @@
 //! is taken apart: written entries, and those used since they were last moved, are appended at the end; the rest is
 //! dropped. So the memory is that of the segments and the index, without an allocator's or Python's header per entry.
 
+mod ordered;
+
 use std::hash::{BuildHasher, Hasher};
 
 use foldhash::fast::RandomState;
 use hashbrown::HashTable;
 
+use self::ordered::{Ordered, is_live};
 use super::rows::Rows;
 use super::segments::{ABSENT, DEAD, Entries, HEADER, Log, Place, USED, WRITTEN, header};
 
@@ -30,10 +33,10 @@ pub struct Entered {
     pub log: Log,
     pub written: usize,
     written_bytes: usize,
-    /// The places of written entries, and of some dead ones.
+    /// The places of written entries that are not ordered yet, and of some dead ones.
     places: Vec<Place>,
-    /// Whether a written entry was moved, so that `places` must be rebuilt.
-    moved: bool,
+    /// Those that are.
+    ordered: Ordered,
     /// The written entries by key, while nothing changes them.
     sorted: Option<Vec<Place>>,
     /// Whether an entry that the database holds was dropped.
@@ -132,15 +135,10 @@ impl Entered {
         }
     }
 
-    /// The written entries, in no order.
-    fn all_written(&mut self) -> &[Place] {
-        if self.moved {
-            self.moved = false;
-            self.places = self.log.places().filter(|(_, f)| f & (WRITTEN | DEAD) == WRITTEN).map(|(p, _)| p).collect();
-        }
-        let log = &self.log;
-        self.places.retain(|&p| p >> 32 >= log.first && log.flags(p) & (WRITTEN | DEAD) == WRITTEN);
-        &self.places
+    /// The places of the written entries, in no order.
+    fn all_written(&self) -> Vec<Place> {
+        let all = self.ordered.places().chain(self.places.iter().copied());
+        all.filter(|&place| self.log.has(place) && is_live(&self.log, place)).collect()
     }
 
     fn forget(&mut self, place: Place) {
@@ -163,6 +161,7 @@ impl Entered {
         self.log.bytes
             + buckets * BUCKET_BYTES
             + (self.sorted.as_ref().map_or(0, Vec::capacity) + self.places.capacity()) * 8
+            + self.ordered.bytes()
     }
 
     /// Takes the oldest segment apart.
@@ -187,12 +186,24 @@ impl Entered {
             }
             let start = at + HEADER + head.key;
             let value = (head.value != ABSENT).then(|| &oldest[start..start + head.value as usize]);
+            let moved = self.log.append(key, value, flags & !USED);
+            *found.get_mut() = moved;
             if flags & WRITTEN != 0 {
-                self.moved = true;
                 self.written_bytes -= head.total - HEADER - head.key - value.map_or(0, <[u8]>::len);
+                self.places.push(moved);
             }
-            *found.get_mut() = self.log.append(key, value, flags & !USED);
         }
+    }
+
+    /// Takes segments apart until at most `max_bytes` are used. Returns whether they are.
+    fn free(&mut self, max_bytes: usize) -> bool {
+        for _ in 0..2 * self.log.segments.len() {
+            if self.used_bytes() <= max_bytes {
+                return true;
+            }
+            self.rotate();
+        }
+        false
     }
 
     /// The part of the log that no written entry takes.
@@ -209,11 +220,12 @@ impl Entered {
         }
         self.sorted = None;
         self.kept_spare = 0;
-        for _ in 0..2 * self.log.segments.len() {
-            if self.used_bytes() <= max_bytes {
-                return;
-            }
-            self.rotate();
+        let all = self.free(max_bytes);
+        let log = &self.log;
+        self.places.retain(|&place| log.has(place));
+        self.ordered.forget_gone(log);
+        if all {
+            return;
         }
         self.kept_spare = self.spare();
         if self.index.len() * 4 < self.index.capacity() {
@@ -291,37 +303,41 @@ impl Entered {
 
     pub fn sort(&mut self) -> &[Place] {
         if self.sorted.is_none() {
-            let places = self.all_written().to_vec();
-            let log = &self.log;
-            let common = self.common(&places);
-            // The first bytes in which keys differ decide most comparisons, without reading the log.
-            let mut found: Vec<(u64, Place)> = places
-                .into_iter()
-                .map(|place| {
-                    let key = &log.key(place)[common..];
-                    let mut first = [0; 8];
-                    let some = key.len().min(8);
-                    first[..some].copy_from_slice(&key[..some]);
-                    (u64::from_be_bytes(first), place)
-                })
-                .collect();
-            found.sort_unstable_by(|a, b| a.0.cmp(&b.0).then_with(|| log.key(a.1).cmp(log.key(b.1))));
-            self.sorted = Some(found.into_iter().map(|(_, place)| place).collect());
+            self.sorted = Some(self.by_key(self.all_written()));
         }
         self.sorted.get_or_insert_default()
+    }
+
+    /// Places in the order of their keys. Takes little time if they begin with long parts in order.
+    fn by_key(&self, places: Vec<Place>) -> Vec<Place> {
+        let log = &self.log;
+        let common = self.common(&places);
+        // The first bytes in which keys differ decide most comparisons, without reading the log.
+        let mut found: Vec<(u64, Place)> = places
+            .into_iter()
+            .map(|place| {
+                let key = &log.key(place)[common..];
+                let mut first = [0; 8];
+                let some = key.len().min(8);
+                first[..some].copy_from_slice(&key[..some]);
+                (u64::from_be_bytes(first), place)
+            })
+            .collect();
+        found.sort_by(|a, b| a.0.cmp(&b.0).then_with(|| log.key(a.1).cmp(log.key(b.1))));
+        found.into_iter().map(|(_, place)| place).collect()
     }
 
     pub fn settle(&mut self) {
         let places = match self.sorted.take() {
             Some(sorted) => sorted,
-            None => self.all_written().to_vec(),
+            None => self.all_written(),
         };
         for place in places {
             let flags = self.log.flags(place);
             self.log.set_flags(place, flags & !WRITTEN);
         }
         self.places = vec![];
-        self.moved = false;
+        self.ordered.clear();
         self.written = 0;
         self.written_bytes = 0;
     }
@@ -348,16 +364,16 @@ impl Entered {
         }
     }
 
-    /// The written entries with `low <= key < high`, in the order of their keys, found without sorting all; `None`: they are
-    /// more than `most`. No `high`: to the end.
-    pub fn written_between(&mut self, low: &[u8], high: Option<&[u8]>, most: usize) -> Option<Vec<Place>> {
-        self.all_written();
-        let log = &self.log;
-        let inside = |key: &[u8]| key >= low && high.is_none_or(|high| key < high);
-        let mut found: Vec<Place> =
-            self.places.iter().copied().filter(|&place| inside(log.key(place))).take(most + 1).collect();
-        found.sort_unstable_by(|&a, &b| log.key(a).cmp(log.key(b)));
-        (found.len() <= most).then_some(found)
+    /// Up to `most` written entries with `low <= key < high`, in the order of their keys: the first, or the last of them. No
+    /// `high`: to the end.
+    pub fn written_between(&mut self, low: &[u8], high: Option<&[u8]>, most: usize, last: bool) -> Vec<Place> {
+        if !self.places.is_empty() {
+            let log = &self.log;
+            self.places.retain(|&place| log.has(place) && is_live(log, place));
+            let added = std::mem::take(&mut self.places);
+            self.ordered.add(&self.log, self.by_key(added));
+        }
+        self.ordered.between(&self.log, low, high, most, last)
     }
 
     /// Key and value of an entry.

@@ -32,20 +32,22 @@ fn what_is_written_comes_back_in_the_order_of_keys() {
 }
 
 #[test]
-fn written_entries_are_found_by_range_without_sorting() {
+fn written_entries_are_found_by_range() {
     let mut map = Entered::default();
     for key in [&b"b"[..], b"aa", b"c", b"a"] {
         map.put(key, Some(key), WRITTEN);
     }
     map.put(b"b", None, WRITTEN);
     map.keep(b"ab", Some(b"only read"));
-    let mut between = |low: &[u8], high: Option<&[u8]>, most: usize| {
-        let found = map.written_between(low, high, most)?;
-        Some(found.into_iter().map(|place| map.log.key(place).to_vec()).collect::<Vec<_>>())
+    let mut between = |low: &[u8], high: Option<&[u8]>, most: usize, last: bool| {
+        let found = map.written_between(low, high, most, last);
+        found.into_iter().map(|place| String::from_utf8(map.log.key(place).to_vec()).unwrap()).collect::<Vec<_>>()
     };
-    assert_eq!(between(b"a", Some(b"c"), 3), Some(vec![b"a".to_vec(), b"aa".to_vec(), b"b".to_vec()]));
-    assert_eq!((between(b"a", Some(b"c"), 2), between(b"", Some(b"a"), 0)), (None, Some(vec![])));
-    assert_eq!(between(b"aa", None, 9).unwrap().len(), 3);
+    assert_eq!(between(b"a", Some(b"c"), 3, false), ["a", "aa", "b"]);
+    assert_eq!(between(b"a", Some(b"c"), 2, false), ["a", "aa"]);
+    assert_eq!(between(b"a", Some(b"c"), 2, true), ["aa", "b"]);
+    assert_eq!(between(b"aa", None, 9, true), ["aa", "b", "c"]);
+    assert!(between(b"", Some(b"a"), 9, false).is_empty() && between(b"b", Some(b"a"), 9, true).is_empty());
     assert_eq!(value(&map, b"b"), Some(None));
 }
 
@@ -125,6 +127,27 @@ fn it_answers_as_a_plain_map_does() {
                 plain.clear();
             }
             1 => map.shrink(20_000),
+            2 => {
+                let bound = format!("key {}", next(200)).into_bytes();
+                map.forget_below(&bound);
+                plain = plain.split_off(&bound);
+            }
+            3..60 => {
+                let bounds = [next(700), next(700)].map(|n| format!("key {n}").into_bytes());
+                let (low, high) = (bounds[0].clone(), (next(4) > 0).then(|| bounds[1].clone()));
+                let most = next(30) as usize;
+                let within = |key: &[u8]| key >= &low[..] && high.as_ref().is_none_or(|high| key < &high[..]);
+                let all: Vec<Entry> = plain.clone().into_iter().filter(|(key, _)| within(key)).collect();
+                for (last, expected) in
+                    [(false, &all[..most.min(all.len())]), (true, &all[all.len().saturating_sub(most)..])]
+                {
+                    let places = map.written_between(&low, high.as_deref(), most, last);
+                    let found = places.into_iter().map(|place| map.entry(place));
+                    let found: Vec<Entry> =
+                        found.map(|(key, value)| (key.to_vec(), value.map(<[u8]>::to_vec))).collect();
+                    assert_eq!(found, expected);
+                }
+            }
             _ => {}
         }
         assert_eq!(map.written, plain.len());

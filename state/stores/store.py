@@ -35,7 +35,8 @@ SEGMENTED: frozenset[StoreKind] = frozenset({"key_window", "session", "list"})
 class StoreSpec(Generic[S]):
     """One store of a topology. ``S``: the type that a processor sees, such as ``KeyValueStore[str, int]``.
 
-    ``retention_ms`` (all but key-value stores): entries older than stream time - retention may be dropped.
+    ``retention_ms`` (all but key-value stores): entries older than stream time - retention may be dropped; those of a join
+    on watermarks when the watermark has passed them by that much.
     ``changelog``: whether its changes go to a changelog topic. ``source_topic``: a table that reads this topic uses it
     as its changelog and writes no other.
     """

@@ -38,28 +38,89 @@ pub(super) fn header(segment: &[u8], at: usize) -> Header {
     }
 }
 
+/// The first bytes of a key, as a number: of two keys the lower one never has the higher number.
+fn head_of(key: &[u8]) -> u64 {
+    let mut head = [0; 8];
+    let some = key.len().min(8);
+    head[..some].copy_from_slice(&key[..some]);
+    u64::from_be_bytes(head)
+}
+
+struct Segment {
+    data: Vec<u8>,
+    /// No entry's key has a lower head; none: all entries are dead.
+    lowest: Option<u64>,
+}
+
 #[derive(Default)]
 pub struct Log {
-    pub(super) segments: VecDeque<Vec<u8>>,
+    segments: VecDeque<Segment>,
     /// The number of the first segment.
-    pub(super) first: u64,
+    first: u64,
     pub(super) bytes: usize,
 }
 
 impl Log {
     #[inline(always)]
     pub(super) fn at(&self, place: Place) -> (&[u8], usize) {
-        (&self.segments[((place >> 32) - self.first) as usize], place as u32 as usize)
+        (&self.segments[((place >> 32) - self.first) as usize].data, place as u32 as usize)
     }
 
     #[inline(always)]
     fn at_mut(&mut self, place: Place) -> (&mut [u8], usize) {
-        (&mut self.segments[((place >> 32) - self.first) as usize], place as u32 as usize)
+        (&mut self.segments[((place >> 32) - self.first) as usize].data, place as u32 as usize)
+    }
+
+    pub(super) fn segments(&self) -> usize {
+        self.segments.len()
+    }
+
+    /// Takes the oldest segment, and its number.
+    pub(super) fn pop_oldest(&mut self) -> Option<(u64, Vec<u8>)> {
+        let oldest = self.segments.pop_front()?.data;
+        self.bytes -= oldest.capacity();
+        self.first += 1;
+        Some((self.first - 1, oldest))
     }
 
     /// Whether the entry's segment is still there.
     pub(super) fn has(&self, place: Place) -> bool {
-        place >> 32 >= self.first
+        place >> 32 >= self.first && !self.segments[((place >> 32) - self.first) as usize].data.is_empty()
+    }
+
+    /// The places with a key below `bound` that are not dead. The caller makes them so. Looks only into segments that may
+    /// have such keys.
+    pub(super) fn below(&mut self, bound: &[u8]) -> Vec<Place> {
+        let (mut found, head) = (vec![], head_of(bound));
+        for (i, segment) in self.segments.iter_mut().enumerate() {
+            if segment.lowest.is_none_or(|lowest| lowest > head) {
+                continue;
+            }
+            segment.lowest = None;
+            for (at, flags) in (Entries { segment: &segment.data, at: 0 }) {
+                if flags & DEAD != 0 {
+                    continue;
+                }
+                let key = &segment.data[at + HEADER..at + HEADER + header(&segment.data, at).key];
+                if key < bound {
+                    found.push((self.first + i as u64) << 32 | at as u64);
+                } else {
+                    segment.lowest = Some(head_of(key).min(segment.lowest.unwrap_or(u64::MAX)));
+                }
+            }
+        }
+        found
+    }
+
+    /// Frees the segments of which all entries are known to be dead. Afterwards `has` tells which places are left.
+    pub(super) fn free_dead(&mut self) {
+        for segment in self.segments.iter_mut().filter(|segment| segment.lowest.is_none()) {
+            self.bytes -= segment.data.capacity();
+            segment.data = vec![];
+        }
+        while self.segments.front().is_some_and(|segment| segment.data.is_empty()) {
+            self.pop_oldest();
+        }
     }
 
     pub(super) fn key(&self, place: Place) -> &[u8] {
@@ -88,14 +149,17 @@ impl Log {
     pub(super) fn append(&mut self, key: &[u8], value: Option<&[u8]>, flags: u32) -> Place {
         let room = value.map_or(0, <[u8]>::len);
         let total = HEADER + key.len() + room;
-        let full = self.segments.back().is_none_or(|s| s.len() + total > s.capacity());
+        let full = self.segments.back().is_none_or(|s| s.data.len() + total > s.data.capacity());
         if full {
             let size = (self.bytes / 4).clamp(FIRST_SEGMENT_BYTES, SEGMENT_BYTES).max(total);
-            self.segments.push_back(Vec::with_capacity(size));
-            self.bytes += self.segments.back().map_or(0, Vec::capacity);
+            let data = Vec::with_capacity(size);
+            self.bytes += data.capacity();
+            self.segments.push_back(Segment { data, lowest: None });
         }
         let number = self.first + self.segments.len() as u64 - 1;
-        let segment = self.segments.back_mut().expect("one was pushed when there was none");
+        let last = self.segments.back_mut().expect("one was pushed when there was none");
+        last.lowest = Some(head_of(key).min(last.lowest.unwrap_or(u64::MAX)));
+        let segment = &mut last.data;
         let at = segment.len();
         segment.extend_from_slice(&(total as u32).to_le_bytes());
         segment.extend_from_slice(&(key.len() as u32 | flags).to_le_bytes());
@@ -121,10 +185,11 @@ impl Log {
         true
     }
 
+    #[cfg(test)]
     pub(super) fn places(&self) -> impl Iterator<Item = (Place, u32)> + '_ {
         self.segments.iter().enumerate().flat_map(move |(i, segment)| {
             let number = self.first + i as u64;
-            Entries { segment, at: 0 }.map(move |(at, flags)| (number << 32 | at as u64, flags))
+            Entries { segment: &segment.data, at: 0 }.map(move |(at, flags)| (number << 32 | at as u64, flags))
         })
     }
 }
@@ -181,6 +246,32 @@ mod tests {
     }
 
     #[test]
+    fn what_is_below_a_bound_is_found_and_freed() {
+        let mut log = Log::default();
+        let key = |i: u64| [&i.to_be_bytes()[..], b"behind"].concat();
+        let places: Vec<Place> = (0..2_000).map(|i| log.append(&key(i), Some(&[1; 50]), WRITTEN)).collect();
+        let high = log.append(&[0xff; 9], None, 0);
+        log.set_flags(places[3], DEAD);
+        let before = log.bytes;
+        let found = log.below(&key(1_000));
+        assert_eq!(found, [&places[..3], &places[4..1_000]].concat());
+        found.iter().for_each(|&place| log.set_flags(place, DEAD));
+        log.free_dead();
+        assert!(log.bytes < before && !log.has(places[0]));
+        assert!(places[1_000..].iter().all(|&place| log.has(place) && log.value(place).is_some()));
+        assert!(log.below(&key(1_000)).is_empty() && log.below(b"").is_empty());
+        assert_eq!(log.below(&1_001u64.to_be_bytes()), [places[1_000]], "a bound may be shorter than the key");
+        for place in log.places().map(|(place, _)| place).filter(|&place| place != high).collect::<Vec<_>>() {
+            log.set_flags(place, DEAD);
+        }
+        assert_eq!(log.below(&[0xff; 10]), [high]);
+        log.free_dead();
+        assert_eq!((log.bytes, log.segments()), (0, 0));
+        let place = log.append(b"", None, 0);
+        assert_eq!((log.below(b"\0"), log.has(place), log.has(high)), (vec![place], true, false));
+    }
+
+    #[test]
     fn segments_follow_one_another_and_take_what_is_larger_than_one() {
         let mut log = Log::default();
         let large = vec![7; SEGMENT_BYTES + 1];
@@ -188,7 +279,7 @@ mod tests {
         let place = log.append(b"large", Some(&large), 0);
         assert_eq!(log.value(place), Some(&large[..]));
         assert!(log.segments.len() >= 3);
-        assert_eq!(log.bytes, log.segments.iter().map(Vec::capacity).sum::<usize>());
+        assert_eq!(log.bytes, log.segments.iter().map(|segment| segment.data.capacity()).sum::<usize>());
         assert_eq!(log.places().map(|(p, _)| p).collect::<Vec<_>>(), [&places[..], &[place]].concat());
     }
 }

@@ -20,6 +20,7 @@ from penstock.topologies.operators.joins.stream_stream_join import (
     StreamStreamJoinSpec,
     buffer_retention_ms,
     join_stores,
+    watermark_retention_ms,
 )
 from penstock.topologies.windows import Duration, duration_ms, offset_ms
 
@@ -106,9 +107,11 @@ def _joined_with_stream(
     checked = join_function(joiner, name, (left, right), nulls=(keeps[1], keeps[0]), into=value)
     _check_keys(left, right, name)
     wiring.check_together((left, right), name)
-    keep_ms = buffer_retention_ms(before_ms, after_ms, grace_ms)
-    stores = join_stores(name, (left.key, right.key), (left.value, right.value), keep_ms)
     watermarked = left.watermarked or right.watermarked
+    keep_ms = buffer_retention_ms(before_ms, after_ms, grace_ms)
+    if watermarked:
+        keep_ms = watermark_retention_ms(before_ms, after_ms)
+    stores = join_stores(name, (left.key, right.key), (left.value, right.value), keep_ms)
     spec = StreamStreamJoinSpec(
         stores=(*stores, timer_store(f"{name}-unmatched")) if any(keeps) and not eager else stores,
         joiner=checked,

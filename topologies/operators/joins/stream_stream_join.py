@@ -58,6 +58,8 @@ _PENDING = struct.Struct(">Bq")
 _SIDE_BYTE = (1, 0)
 """Right before left at equal times, as Kafka Streams orders records without a partner."""
 ResultTime = Literal["latest", "left", "right"]
+_SHORTEST_PART = 128
+"""The least retention behind the watermark is this part of the longest time between two partners."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -124,6 +126,14 @@ def buffer_retention_ms(spec_before_ms: int, spec_after_ms: int, grace_ms: int) 
     """For how long the left and the right buffer keep a record behind stream time."""
     size = spec_before_ms + spec_after_ms
     return max(spec_after_ms, size) + grace_ms, max(spec_before_ms, size) + grace_ms
+
+
+def watermark_retention_ms(before_ms: int, after_ms: int) -> tuple[int, int]:
+    """For how long the left and the right buffer keep a record behind the watermark: as long as a partner may come. If
+    that is next to nothing, a bit longer, so that there are not too many segments until the watermark has passed. The
+    shorter they are, the more records expire before they are written to the disk."""
+    least_ms = (before_ms + after_ms) // _SHORTEST_PART
+    return max(after_ms, least_ms), max(before_ms, least_ms)
 
 
 class _StreamStreamJoinOperator(RowOperator):

@@ -166,10 +166,7 @@ impl Entered {
 
     /// Takes the oldest segment apart.
     fn rotate(&mut self) {
-        let Some(oldest) = self.log.segments.pop_front() else { return };
-        let number = self.log.first;
-        self.log.first += 1;
-        self.log.bytes -= oldest.capacity();
+        let Some((number, oldest)) = self.log.pop_oldest() else { return };
         for (at, flags) in (Entries { segment: &oldest, at: 0 }) {
             if flags & DEAD != 0 {
                 continue;
@@ -195,9 +192,16 @@ impl Entered {
         }
     }
 
+    /// Drops the places whose segment is gone.
+    fn forget_gone(&mut self) {
+        let log = &self.log;
+        self.places.retain(|&place| log.has(place));
+        self.ordered.forget_gone(log);
+    }
+
     /// Takes segments apart until at most `max_bytes` are used. Returns whether they are.
     fn free(&mut self, max_bytes: usize) -> bool {
-        for _ in 0..2 * self.log.segments.len() {
+        for _ in 0..2 * self.log.segments() {
             if self.used_bytes() <= max_bytes {
                 return true;
             }
@@ -221,9 +225,7 @@ impl Entered {
         self.sorted = None;
         self.kept_spare = 0;
         let all = self.free(max_bytes);
-        let log = &self.log;
-        self.places.retain(|&place| log.has(place));
-        self.ordered.forget_gone(log);
+        self.forget_gone();
         if all {
             return;
         }
@@ -356,12 +358,15 @@ impl Entered {
     /// Drops every key below the bound, written or not.
     pub fn forget_below(&mut self, bound: &[u8]) {
         self.sorted = None;
-        let log = &self.log;
-        let gone: Vec<Place> =
-            log.places().filter(|&(p, flags)| flags & DEAD == 0 && log.key(p) < bound).map(|(p, _)| p).collect();
+        let gone = self.log.below(bound);
+        if gone.is_empty() {
+            return;
+        }
         for place in gone {
             self.forget(place);
         }
+        self.log.free_dead();
+        self.forget_gone();
     }
 
     /// Up to `most` written entries with `low <= key < high`, in the order of their keys: the first, or the last of them. No

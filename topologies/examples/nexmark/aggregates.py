@@ -15,9 +15,9 @@ from penstock.topologies.aggregators import last, top_k
 from penstock.topologies.dsl.kstream import KStream
 from penstock.topologies.dsl.ktable import KTable
 from penstock.topologies.examples.nexmark.joins import better
-from penstock.topologies.examples.nexmark.model import Bid, Offer
+from penstock.topologies.examples.nexmark.model import Bid, Listing, Offer, Price
 from penstock.topologies.examples.nexmark.streams import HORIZON, Nexmark
-from penstock.topologies.expressions.functions import col, count, key, struct, window_start
+from penstock.topologies.expressions.functions import col, count, key, left, right, struct, window_start
 from penstock.topologies.expressions.tree import Expression
 from penstock.topologies.graph.topology import Topology
 from penstock.topologies.operator_api.operator import Emission
@@ -31,7 +31,14 @@ def q4(emission: Emission = "every_update") -> Topology:
     """Average price for a category: the mean of the highest bid of each auction, rounded down. When an auction's
     highest bid changes, the former one is subtracted from its category."""
     nexmark = Nexmark("q4", emission)
-    highest = nexmark.offers.group_by_key().agg(category=col("auction.category").max(), price=col("bid.price").max())
+    auctions = nexmark.auctions.select_key(col("id")).select(
+        col("category"), col("dateTime"), col("expires"), value=Listing
+    )
+    bids = nexmark.bids.select_key(col("auction")).select(col("price"), col("dateTime"), value=Price)
+    in_time = right("dateTime").between(left("dateTime"), left("expires"))
+    both = struct(category=left("category"), price=right("price"))
+    offers = auctions.join(bids, both, before=0, after=HORIZON, grace=0, condition=in_time, name="offers")
+    highest = offers.group_by_key().agg(category=col("category").max(), price=col("price").max())
     prices = highest.group_by(col("category")).agg(auctions=count(), total=col("price").sum())
     means = prices.filter(col("auctions") > 0).map_values(col("total") // col("auctions"))
     return nexmark.topology(means)

@@ -72,3 +72,18 @@ class Offer(msgspec.Struct, frozen=True, gc=False):
 
     auction: Auction
     bid: Bid
+
+
+class Listing(msgspec.Struct, frozen=True, gc=False):
+    """What the average price of a category needs of an auction."""
+
+    category: int
+    dateTime: int
+    expires: int
+
+
+class Price(msgspec.Struct, frozen=True, gc=False):
+    """What it needs of a bid."""
+
+    price: int
+    dateTime: int

@@ -4,7 +4,8 @@ lookup or a Python object per entry.
 Either the compiled entries know which entries the keys have, and hold all that is uncommitted (the view is *packed*), or
 the view's own groups and entries do, as in ``ListStoreView``. A view becomes packed when columns come and nothing is
 uncommitted. Any other way to read or write the store moves what is uncommitted into the view's own entries. What is known
-of the keys is lost then, and must be read again, so the view is not packed again for some commits.
+of the keys is lost then, and must be read again, so the view is not packed again for some commits: for more of them, the
+more often that happens.
 
 Values of committed entries are not held here: the backend keeps what was written lately.
 """
@@ -29,8 +30,9 @@ _LONG = struct.Struct(">q")
 _FIRST_NUMBER = bytes(SEQUENCE_BYTES)
 _LOWEST, _HIGHEST = -(1 << 63), (1 << 63) - 1
 _STAMP_BYTES = 8
-COMMITS_IN_ROWS = 64
-"""How many commits a view that was used by rows stays so."""
+COMMITS_IN_ROWS_MAX = 64
+"""How many commits at most a view that was used by rows stays so: at first one, then twice as many each time, until it was
+packed for that many."""
 
 Int64s = NDArray[np.int64]
 Texts = tuple[Any, Any]
@@ -46,6 +48,10 @@ class PackedListView(ListStoreView):
         self._is_packed = False
         self._rows_left = 0
         """For how many more commits the view stays one of rows."""
+        self._rows_next = 1
+        """For how many it will when it is used by rows again."""
+        self._packed_commits = 0
+        """How many commits it has been packed for."""
         self._trim_bytes: int | None = None
         """To how much memory the next commit trims."""
 
@@ -65,7 +71,7 @@ class PackedListView(ListStoreView):
         else:
             last_segment = _LONG.unpack_from(last[0])[0]
             self._packed.begin(_LONG.unpack_from(first[0])[0], (last_segment + 1) * self.spec.segment_ms - 1)
-        self._is_packed = True
+        self._is_packed, self._packed_commits = True, 0
 
     def within(self, keys: Texts, from_ms: int, to_ms: int) -> tuple[Int64s, Int64s]:
         """Find the entries of each key, all distinct, with ``from_ms <= time <= to_ms``. Returns how many each key has, and
@@ -187,7 +193,8 @@ class PackedListView(ListStoreView):
         found = self.packed_changes()
         latest_ms = self._packed.latest_ms
         self._packed.begin(_HIGHEST, -1)
-        self._is_packed, self._rows_left, self._trim_bytes = False, COMMITS_IN_ROWS, None
+        self._is_packed, self._rows_left, self._trim_bytes = False, self._rows_next, None
+        self._rows_next = min(2 * self._rows_next, COMMITS_IN_ROWS_MAX)
         self._known_from_ms, self._latest_ms = latest_ms + 1, latest_ms
         if found is not None:
             keys, values = found.puts.listed()
@@ -271,6 +278,9 @@ class PackedListView(ListStoreView):
             self._rows_left = max(self._rows_left - 1, 0)
             super().committed()
             return
+        self._packed_commits += 1
+        if self._packed_commits == COMMITS_IN_ROWS_MAX:
+            self._rows_next = 1
         self._packed.committed(_LOWEST if self._floor is None else _LONG.unpack(self._floor)[0])
         super().committed()
         if self._trim_bytes is not None:

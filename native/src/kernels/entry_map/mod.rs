@@ -138,7 +138,7 @@ impl Entered {
     /// The places of the written entries, in no order.
     fn all_written(&self) -> Vec<Place> {
         let all = self.ordered.places().chain(self.places.iter().copied());
-        all.filter(|&place| self.log.has(place) && is_live(&self.log, place)).collect()
+        all.filter(|&place| is_live(&self.log, place)).collect()
     }
 
     fn forget(&mut self, place: Place) {
@@ -374,7 +374,7 @@ impl Entered {
     pub fn written_between(&mut self, low: &[u8], high: Option<&[u8]>, most: usize, last: bool) -> Vec<Place> {
         if !self.places.is_empty() {
             let log = &self.log;
-            self.places.retain(|&place| log.has(place) && is_live(log, place));
+            self.places.retain(|&place| is_live(log, place));
             let added = std::mem::take(&mut self.places);
             self.ordered.add(&self.log, self.by_key(added));
         }

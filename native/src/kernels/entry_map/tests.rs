@@ -86,6 +86,34 @@ fn keys_below_a_bound_are_forgotten() {
     assert!(!map.forgot, "what is below the bound is not in the database either");
 }
 
+/// Entries that come by time leave whole segments behind, of which ordered and other places are known.
+#[test]
+fn what_expires_by_time_frees_its_memory() {
+    let mut map = Entered::default();
+    let key = |i: u32| i.to_be_bytes();
+    let put = |map: &mut Entered, range: std::ops::Range<u32>| {
+        map.unsort();
+        range.for_each(|i| map.put(&key(i), Some(&[1; 100]), WRITTEN));
+    };
+    put(&mut map, 0..20_000);
+    assert_eq!(map.written_between(&key(5), None, 3, false).len(), 3);
+    put(&mut map, 20_000..40_000);
+    let before = map.used_bytes();
+    for bound in [10_000, 30_000] {
+        map.forget_below(&key(bound));
+        let first = map.written_between(b"", None, 1, false)[0];
+        assert_eq!((map.entry(first).0, map.written), (&key(bound)[..], 40_000 - bound as usize));
+        assert_eq!(map.sort().len(), 40_000 - bound as usize);
+        map.unsort();
+    }
+    assert!(map.used_bytes() < before / 2);
+    map.forget_below(&key(40_000));
+    assert_eq!((map.written, map.log.bytes), (0, 0));
+    map.settle();
+    put(&mut map, 1..3);
+    assert_eq!(written(&mut map).len(), 2);
+}
+
 #[test]
 fn shrinking_keeps_what_is_written_and_forgets_what_nobody_asked_for_first() {
     let mut map = Entered::default();

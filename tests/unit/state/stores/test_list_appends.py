@@ -14,6 +14,7 @@ from penstock.state.serdes.serde import BYTES
 from penstock.state.stores.count_store import state_of
 from penstock.state.stores.list_store import ListStoreView
 from penstock.state.stores.memory_backend import MemoryBackend
+from penstock.state.stores.packed_lists import PackedListView
 from penstock.state.stores.segmented_store import DistinctKeys, SegmentedState
 from penstock.state.stores.store import StoreSpec, StoreWrites
 
@@ -179,3 +180,27 @@ def test_what_the_compiled_part_keeps_is_counted_and_freed() -> None:
     assert state.size_bytes() < before * 0.6, "expired entries are forgotten"
     state.trim(0)
     assert state.size_bytes() == 0
+
+
+@pytest.mark.skipif(native.compiled() is None, reason="only the compiled part packs lists")
+def test_a_view_that_rows_use_is_packed_again_the_later_the_more_often() -> None:
+    view = state_of(SPEC, MemoryBackend([SPEC]))
+    assert isinstance(view, PackedListView)
+    view.only_appended()
+
+    def commits_in_rows() -> int:
+        assert view.takes_columns()
+        view.group(b"12345678k")
+        commits = 0
+        while not view.takes_columns():
+            view.committed()
+            commits += 1
+        return commits
+
+    assert [commits_in_rows() for _ in range(9)] == [1, 2, 4, 8, 16, 32, 64, 64, 64]
+    for _ in range(63):
+        view.committed()
+    assert commits_in_rows() == 64
+    for _ in range(64):
+        view.committed()
+    assert [commits_in_rows() for _ in range(2)] == [1, 2]

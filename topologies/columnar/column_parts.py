@@ -12,7 +12,7 @@ import numpy as np
 
 from penstock.state.errors import SerdeError
 from penstock.state.serdes.serde import BYTES, FLOAT, INT, Serde
-from penstock.topologies.columnar.encoded_columns import SAME_BYTES, EncodedColumn, ParsedColumn, WrittenColumn
+from penstock.topologies.columnar.encoded_columns import SAME_BYTES, CollectionColumn, EncodedColumn, ParsedColumn, WrittenColumn
 from penstock.topologies.columnar.kernels import Coder, Groups, grouped
 from penstock.topologies.columnar.text_columns import TextColumn
 from penstock.topologies.operator_api.batch import Batch, ColumnBatch
@@ -37,7 +37,9 @@ def enough(rows: int) -> bool:
 
 def worth_columns(batch: Batch) -> TypeGuard[ColumnBatch]:
     """Whether to try the columns of a batch."""
-    return isinstance(batch, ColumnBatch) and len(batch) >= FEWEST
+    if not isinstance(batch, ColumnBatch):
+        return False
+    return len(batch) >= FEWEST or (isinstance(batch.value_column, CollectionColumn) and len(batch) > 0)
 
 
 def worth_columns_together(batches: Sequence[Batch]) -> bool:

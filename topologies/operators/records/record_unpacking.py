@@ -9,7 +9,7 @@ import numpy as np
 from penstock.state.native import compiled
 from penstock.state.serdes.serde import BYTES, INT, INT32, Serde
 from penstock.state.serdes.tuple_lists import forms_with_bags
-from penstock.topologies.columnar.encoded_columns import SAME_BYTES, EncodedColumn
+from penstock.topologies.columnar.encoded_columns import SAME_BYTES, CollectionColumn, EncodedColumn
 from penstock.topologies.columnar.kernels import Coder
 from penstock.topologies.columnar.packing import PackedRecord, unpack
 from penstock.topologies.operator_api.batch import Batch, ColumnBatch
@@ -67,7 +67,7 @@ class Unpacker:
         data, offsets, _ = values.raw()
         if native.read_partials(data, offsets, self._forms, None) is None:
             return None
-        return EncodedColumn(values, self._value_serde, self._value_coder)
+        return CollectionColumn(values, self._value_serde, self._value_coder)
 
     def _readable(self, keys: BytesColumn) -> bool:
         """Whether the serde can read all of them."""

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -22,6 +23,7 @@ from penstock.topologies.expressions.functions import col, count, lit, struct
 from penstock.topologies.expressions.tree import Expression
 from penstock.topologies.graph.topology import Topology
 from penstock.topologies.operator_api.watermark_strategies import bounded_out_of_orderness
+from penstock.topologies.operators.aggregates import fold_partials
 from penstock.topologies.operators.aggregates.fold_partials import PartPartials
 from penstock.topologies.operators.aggregates.folds.partials import PartialColumns
 from penstock.topologies.operators.columnar.distinct import ValueColumns
@@ -168,3 +170,32 @@ def test_columns_without_the_compiled_part(used: Counter[str]) -> None:
         for seed in SEEDS:
             assert outcome(seed, 10_000, columns=True) == outcome(seed, 10_000, columns=False), seed
     assert not used["folded"] and not used["taken"]
+
+
+class Unwriting:
+    """Collections in the compiled part that leave the writing of partials to Python."""
+
+    def __init__(self, bags: Any) -> None:
+        self._bags = bags
+
+    def __bool__(self) -> bool:
+        return bool(self._bags)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._bags, name)
+
+    def written(self, *args: Any) -> None:
+        self._bags.written(*args)
+
+
+def test_partials_that_only_python_can_write_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    native = compiled()
+    if native is None:
+        return
+    others = SimpleNamespace(Bags=lambda: Unwriting(native.Bags()))
+    for seed in SEEDS:
+        with without():
+            rows = outcome(seed, 10_000, columns=False)
+        with monkeypatch.context() as patch:
+            patch.setattr(fold_partials, "compiled", lambda: others)
+            assert outcome(seed, 10_000, columns=True) == rows, seed

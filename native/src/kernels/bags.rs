@@ -23,11 +23,13 @@ struct Added {
 pub struct Bags {
     values: Distinct,
     added: Vec<Added>,
+    /// Whether `added` is in the order of bags, each value once.
+    sorted: bool,
 }
 
 impl Default for Bags {
     fn default() -> Self {
-        Bags { values: Distinct::new(), added: vec![] }
+        Bags { values: Distinct::new(), added: vec![], sorted: true }
     }
 }
 
@@ -52,6 +54,7 @@ impl Bags {
 
     /// Adds a value to the bag of a group, as often as `times` says, at least once.
     pub fn add(&mut self, count: u16, group: i64, value: &[u8], times: i64) {
+        self.sorted = false;
         let value = self.values.code(value) as u32;
         self.added.push(Added { place: place_of(group, count), value, times });
     }
@@ -68,6 +71,7 @@ impl Bags {
 
     /// Adds values by their codes, all of which `values` has, each to the bag of its group.
     pub fn add_coded(&mut self, count: u16, groups: &[i64], codes: &[i64], values: &Rows) {
+        self.sorted = false;
         let known: Vec<u32> = (0..values.len()).map(|row| self.values.code(values.bytes(row)) as u32).collect();
         let added = groups.iter().zip(codes);
         self.added.extend(added.map(|(&group, &code)| Added {
@@ -79,6 +83,9 @@ impl Bags {
 
     /// Brings what was added into the order of bags, each value once.
     pub fn sort(&mut self) {
+        if std::mem::replace(&mut self.sorted, true) {
+            return;
+        }
         let mut by_bytes: Vec<u32> = (0..self.values.len() as u32).collect();
         by_bytes.sort_unstable_by_key(|&value| self.values.get(value as usize));
         let mut ranks = vec![0u32; by_bytes.len()];
@@ -159,6 +166,9 @@ mod tests {
         assert_eq!(bag(&bags, 1, 1), [(b"a".to_vec(), 1), (b"b".to_vec(), 1)]);
         assert_eq!(bag(&bags, 0, 1), [(b"a".to_vec(), 1)]);
         assert_eq!(bag(&bags, 2, 0), []);
+        bags.add_numbers(0, &[2], &[5]);
+        bags.sort();
+        assert_eq!(bag(&bags, 2, 0), [(vec![5], 1)]);
         assert!(!bags.is_empty());
     }
 

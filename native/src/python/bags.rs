@@ -1,6 +1,6 @@
 //! Distinct values of partial aggregates: see `kernels::bags`.
 
-use pyo3::exceptions::PyValueError;
+use pyo3::exceptions::{PyMemoryError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyTuple};
 
@@ -74,6 +74,9 @@ impl Bags {
         check_groups(&[group], 1)?;
         for pair in pairs.iter() {
             let (value, times): (Bound<'_, PyBytes>, i64) = pair.extract()?;
+            if !self.0.has_room(value.as_bytes().len()) {
+                return Err(PyMemoryError::new_err(()));
+            }
             self.0.add(count, group, value.as_bytes(), times);
         }
         Ok(())

@@ -98,6 +98,10 @@ def _identity(data: bytes) -> bytes:
     return data
 
 
+def _nothing(value: Any) -> bytes:
+    return b""
+
+
 def _check_bytes(value: bytes) -> bytes:
     if type(value) is not bytes:
         raise TypeError(f"expected bytes, got {type(value).__name__}")
@@ -119,6 +123,8 @@ def _unpacker(layout: struct.Struct) -> Callable[[bytes], Any]:
 
 
 BYTES: Serde[bytes] = Serde("bytes", _check_bytes, _identity, immutable=True, exact=bytes)
+PRESENCE: Serde[Any] = Serde("presence", _nothing, _identity, immutable=True)
+"""Writes any value as no bytes, where all that counts is that there is one."""
 STRING: Serde[str] = Serde("string", str.encode, bytes.decode, immutable=True, exact=str)
 INT: Serde[int] = Serde("int", _LONG.pack, _unpacker(_LONG), immutable=True, exact=int)
 INT32: Serde[int] = Serde("int32", _INT.pack, _unpacker(_INT), immutable=True, exact=int)

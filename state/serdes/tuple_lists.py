@@ -35,8 +35,9 @@ class WholeLists(Protocol):
         """Entries ``(value, timestamp_ms)`` from what a store keeps."""
 
 
-LONG, NUMBER, TUPLE = b"q", b"n", b"f"
-"""Forms of a tuple's parts: a number as 8 bytes, a number in MessagePack, and a tuple of scalars in MessagePack."""
+LONG, NUMBER, TUPLE, BAG = b"q", b"n", b"f", b"b"
+"""Forms of a tuple's parts: a number as 8 bytes, a number in MessagePack, a tuple of scalars in MessagePack, and distinct
+values with their numbers, which only partial aggregates read and write at once."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -66,3 +67,10 @@ class TupleLists:
     def read_entries(self, stored: list[bytes | None]) -> list[Any] | None:
         module = compiled()
         return None if module is None else module.read_tuples(stored, self.forms, True)
+
+
+def forms_with_bags(lists: WholeLists | None) -> bytes | None:
+    """The forms of the parts of tuples, if some of these are collections of distinct values."""
+    if not isinstance(lists, TupleLists) or lists.forms is None or BAG not in lists.forms:
+        return None
+    return lists.forms

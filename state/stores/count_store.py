@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from penstock.state.native import compiled
 from penstock.state.serdes.serde import INT
 from penstock.state.stores.list_store import ListStoreView
+from penstock.state.stores.member_view import ROWS_OF_MEMBER, MemberStoreView
 from penstock.state.stores.packed_lists import PackedListView
 from penstock.state.stores.store import PackedChanges, PackedPuts, StateBackend, StoreSpec, Unbased
 from penstock.state.stores.store_view import KeyValueStoreView
@@ -77,14 +78,16 @@ def _holds_counts(spec: StoreSpec) -> bool:
 
 
 def state_of(spec: StoreSpec, backend: StateBackend) -> KeyValueStoreView:
-    """The view of a store. Counts are kept in a tally if ``tallies(spec)`` holds, and entries of list stores by the compiled
-    part if it is in use."""
+    """The view of a store. Counts are kept in a tally if ``tallies(spec)`` holds, and entries of list stores and members of
+    distinct counts by the compiled part if it is in use."""
     native = compiled()
     if spec.kind == "list":
         made = None if native is None else native.ListEntries(spec.segment_ms)
         return ListStoreView(spec, backend) if made is None else PackedListView(spec, backend, made)
     if native is not None and tallies(spec):
         return CountStoreView(spec, backend, native.Tally(), native.list_rows)
+    if native is not None and spec.value_serde is ROWS_OF_MEMBER:
+        return MemberStoreView(spec, backend, native.Members())
     return KeyValueStoreView(spec, backend)
 
 

@@ -16,7 +16,8 @@ import msgspec
 
 from penstock.state.errors import SerdeError
 from penstock.state.serdes.serde import INT, Serde, finite, serde_of, taking_dicts
-from penstock.state.serdes.tuple_lists import LONG, NUMBER, TUPLE, TupleLists
+from penstock.state.serdes.tuple_lists import BAG, LONG, NUMBER, TUPLE, TupleLists
+from penstock.topologies.aggregators.bag import Bag
 from penstock.topologies.aggregators.members_apart import DISTINCT_COUNT
 
 _DECIMAL: Final = 1
@@ -128,6 +129,17 @@ def packed(name: str, tp: Any) -> Serde[Any]:
     return Serde(name, msgspec.msgpack.Encoder().encode, decoder.decode, immutable=True, exact=tuple)
 
 
+_PAIRS = packed("bag", tuple[tuple[bytes, int], ...])
+_NOTHING = _PAIRS.serialize(())
+BAGS: Serde[Bag] = Serde(
+    _PAIRS.name,
+    lambda bag: _PAIRS.serialize(bag.pairs()) if bag else _NOTHING,
+    lambda data: Bag(_PAIRS.deserialize(data)),
+    immutable=True,
+    exact=Bag,
+)
+"""Distinct values with their numbers."""
+
 _PARTS: msgspec.msgpack.Decoder[tuple[bytes, ...]] = msgspec.msgpack.Decoder(tuple[bytes, ...])
 
 
@@ -148,7 +160,12 @@ def joined(serdes: tuple[Serde[Any], ...]) -> Serde[Any]:
     return Serde(name, serialize, deserialize, immutable=immutable, exact=exact, lists=_lists_of(serdes))
 
 
-_FORMS: Final[tuple[tuple[Serde[Any], bytes], ...]] = ((INT, LONG), (DISTINCT_COUNT, NUMBER), (FLAT, TUPLE))
+_FORMS: Final[tuple[tuple[Serde[Any], bytes], ...]] = (
+    (INT, LONG),
+    (DISTINCT_COUNT, NUMBER),
+    (FLAT, TUPLE),
+    (BAGS, BAG),
+)
 
 
 def _lists_of(serdes: tuple[Serde[Any], ...]) -> TupleLists | None:

@@ -16,7 +16,7 @@ from penstock.state.serdes.serde import INT, Serde, SerdeLike
 from penstock.state.type_parameters import T, V
 from penstock.topologies.aggregators.bag import EMPTY, Bag
 from penstock.topologies.aggregators.base import AggregateInput, Aggregator, Step, getter, named
-from penstock.topologies.aggregators.encoding import RESULT_JSON, kept_serdes, maybe, packed
+from penstock.topologies.aggregators.encoding import BAGS, RESULT_JSON, kept_serdes, maybe, packed
 from penstock.topologies.aggregators.kept_records import KeptByTime
 from penstock.topologies.aggregators.members_apart import (
     DISTINCT_COUNT,
@@ -28,15 +28,6 @@ from penstock.topologies.aggregators.members_apart import (
 
 _TIMED = packed("timed", tuple[int | bytes, ...])
 _LIST = packed("values", tuple[bytes, ...])
-_PAIRS = packed("bag", tuple[tuple[bytes, int], ...])
-_NOTHING = _PAIRS.serialize(())
-_BAG: Serde[Bag] = Serde(
-    _PAIRS.name,
-    lambda bag: _PAIRS.serialize(bag.pairs()) if bag else _NOTHING,
-    lambda data: Bag(_PAIRS.deserialize(data)),
-    immutable=True,
-    exact=Bag,
-)
 
 
 def first(of: AggregateInput[V] = None, *, value: SerdeLike[T] | None = None) -> Aggregator[T, V]:
@@ -222,7 +213,7 @@ def _bag(name: str, of: AggregateInput, serde: Serde[Any], result: Any, result_s
         add=step.of(pick),
         step=step,
         result=result,
-        serde=_BAG,
+        serde=BAGS,
         result_serde=result_serde,
         merge=merge,
         inverse=Step(remove, serde.serialize).of(pick),

@@ -11,8 +11,14 @@ from typing import Any, TypeGuard
 import numpy as np
 
 from penstock.state.errors import SerdeError
-from penstock.state.serdes.serde import BYTES, FLOAT, INT, Serde
-from penstock.topologies.columnar.encoded_columns import SAME_BYTES, EncodedColumn, ParsedColumn, WrittenColumn
+from penstock.state.serdes.serde import BYTES, FLOAT, INT, PRESENCE, Serde
+from penstock.topologies.columnar.encoded_columns import (
+    SAME_BYTES,
+    CollectionColumn,
+    EncodedColumn,
+    ParsedColumn,
+    WrittenColumn,
+)
 from penstock.topologies.columnar.kernels import Coder, Groups, grouped
 from penstock.topologies.columnar.text_columns import TextColumn
 from penstock.topologies.operator_api.batch import Batch, ColumnBatch
@@ -37,7 +43,9 @@ def enough(rows: int) -> bool:
 
 def worth_columns(batch: Batch) -> TypeGuard[ColumnBatch]:
     """Whether to try the columns of a batch."""
-    return isinstance(batch, ColumnBatch) and len(batch) >= FEWEST
+    if not isinstance(batch, ColumnBatch):
+        return False
+    return len(batch) >= FEWEST or (isinstance(batch.value_column, CollectionColumn) and len(batch) > 0)
 
 
 def worth_columns_together(batches: Sequence[Batch]) -> bool:
@@ -242,6 +250,8 @@ def packed_values(values: list[Any], serde: Serde[Any]) -> BytesColumn:
 def serialized(column: Column, serde: Serde[Any]) -> Column | None:
     """The column as bytes, with each distinct value serialized once: a ``BytesColumn``, or a ``CodedColumn`` of
     bytes."""
+    if serde == PRESENCE:
+        return BytesColumn(b"", np.zeros(len(column) + 1, np.int64), nulls_of(column))
     if isinstance(column, BytesColumn):
         return column if serde is BYTES else None
     if isinstance(column, TextColumn):

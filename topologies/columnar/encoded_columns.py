@@ -221,6 +221,12 @@ class WrittenColumn(EncodedColumn):
     __slots__ = ()
 
 
+class CollectionColumn(EncodedColumn):
+    """A column of values that may hold many others each, so that columns pay for any number of rows."""
+
+    __slots__ = ()
+
+
 class ParsedColumn(StructColumn):
     """Records of ``serde``, which is known to be able to read all of them; only ``fields`` have been read. ``to_list``
     decodes the records' bytes by the serde."""

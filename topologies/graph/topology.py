@@ -20,6 +20,7 @@ from penstock.state.errors import TopologyError
 from penstock.state.stores.store import StoreSpec
 from penstock.topologies.graph.late_names import NamesRead, names_read, warn_of_late_names
 from penstock.topologies.graph.source_lines import declared_at
+from penstock.topologies.graph.unread_values import without_unread_values
 from penstock.topologies.operator_api.edge_kinds import edge_kinds
 from penstock.topologies.operator_api.on_error import HoldKey, OnError, Retry, checked_on_error
 from penstock.topologies.operator_api.operator import OperatorSpec
@@ -236,9 +237,10 @@ class GraphBuilder:
             self._check_partitions(sub)
             self._check_external_calls(sub)
             self._check_external_sinks(sub)
+        readers = [(s.out.operator, p.operator, p.port) for s in self._streams for p in s.ins]
         made = Topology(
             self.name,
-            dict(self._operators),
+            without_unread_values(self._operators, readers),
             tuple(self._streams),
             subtopologies,
             dict(self._declared),

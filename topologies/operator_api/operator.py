@@ -286,6 +286,10 @@ class OperatorSpec:
         """The resources that records of an in port touch."""
         return self.resources
 
+    def reads_values(self, port: int) -> bool:
+        """Whether anything depends on the values of an in port's records, and not just on which of them are null."""
+        return True
+
     def input_mode(self, port: int, out: Sequence[RequiredColumns]) -> InputMode:
         """How it takes the records of an in port (a source: those of its topic), if ``out`` is required of its out
         ports. By default: whole rows, one by one."""

@@ -44,14 +44,53 @@ impl Distinct {
             }
             if (slot ^ hash) & TAG == 0 {
                 let place = (slot & !TAG) as usize - 1;
-                let entry = &self.entries[place];
-                let start = entry.start as usize;
-                if self.arena[start..start + entry.length as usize] == *value {
+                if self.get(place) == value {
                     return place as i32;
                 }
             }
             at = (at + 1) & mask;
         }
+    }
+
+    /// Whether the string has a number.
+    #[inline(always)]
+    pub fn has(&self, value: &[u8]) -> bool {
+        let mut hasher = self.hasher.build_hasher();
+        hasher.write(value);
+        let hash = hasher.finish();
+        let mask = self.slots.len() - 1;
+        let mut at = hash as usize & mask;
+        loop {
+            let slot = self.slots[at];
+            if slot == 0 {
+                return false;
+            }
+            if (slot ^ hash) & TAG == 0 && self.get((slot & !TAG) as usize - 1) == value {
+                return true;
+            }
+            at = (at + 1) & mask;
+        }
+    }
+
+    /// The string with this number.
+    #[inline(always)]
+    pub fn get(&self, place: usize) -> &[u8] {
+        let entry = &self.entries[place];
+        &self.arena[entry.start as usize..entry.start as usize + entry.length as usize]
+    }
+
+    /// How many strings there are.
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// The length of all strings together.
+    pub fn bytes(&self) -> usize {
+        self.arena.len()
+    }
+
+    pub fn used_bytes(&self) -> usize {
+        size_of_val(&self.slots[..]) + size_of_val(&self.entries[..]) + self.arena.len()
     }
 
     fn add(&mut self, value: &[u8], hash: u64, at: usize) -> i32 {
@@ -94,6 +133,17 @@ mod tests {
         let codes: Vec<i32> = ["b", "", "a", "b", "", "c"].iter().map(|s| distinct.code(s.as_bytes())).collect();
         assert_eq!(codes, [0, 1, 2, 0, 1, 3]);
         assert_eq!(distinct.column(), (&b"bac"[..], vec![0, 1, 1, 2, 3]));
+    }
+
+    #[test]
+    fn strings_are_found_again() {
+        let mut distinct = Distinct::new();
+        assert!(!distinct.has(b"") && distinct.len() == 0);
+        for text in [&b"ab"[..], b"", b"c"] {
+            distinct.code(text);
+        }
+        assert!(distinct.has(b"ab") && distinct.has(b"") && !distinct.has(b"a"));
+        assert_eq!((distinct.get(0), distinct.get(1), distinct.len(), distinct.bytes()), (&b"ab"[..], &b""[..], 3, 3));
     }
 
     #[test]

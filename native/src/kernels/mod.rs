@@ -1,6 +1,7 @@
 //! Kernels on whole columns, independent of Python: each is a function of slices, or a structure of its own.
 
 pub mod avro;
+pub mod bags;
 pub mod changelog;
 pub mod distinct;
 pub mod entry_map;
@@ -9,6 +10,7 @@ pub mod group;
 pub mod interner;
 pub mod json;
 pub mod lists;
+pub mod members;
 pub mod murmur;
 pub mod rows;
 pub mod segments;

@@ -24,6 +24,8 @@ pub enum Form {
     Number,
     /// A tuple of scalars.
     Flat,
+    /// Byte strings with their numbers: see `kernels::bags`.
+    Bag,
 }
 
 impl Form {
@@ -33,6 +35,7 @@ impl Form {
             b'q' => Some(Form::Long),
             b'n' => Some(Form::Number),
             b'f' => Some(Form::Flat),
+            b'b' => Some(Form::Bag),
             _ => None,
         }
     }
@@ -167,7 +170,7 @@ pub fn put_framed(out: &mut Vec<u8>, content: impl FnOnce(&mut Vec<u8>) -> Optio
 }
 
 /// Bytes that are read from the front.
-struct Unread<'a>(&'a [u8]);
+pub(super) struct Unread<'a>(pub(super) &'a [u8]);
 
 impl<'a> Unread<'a> {
     fn take(&mut self, count: usize) -> Option<&'a [u8]> {
@@ -199,7 +202,7 @@ impl<'a> Unread<'a> {
     }
 
     /// A scalar that Python would read as one of the same type. Floats of 4 bytes, extensions, and what has items, are none.
-    fn scalar(&mut self) -> Option<Scalar<'a>> {
+    pub(super) fn scalar(&mut self) -> Option<Scalar<'a>> {
         let kind = self.byte()?;
         Some(match kind {
             0..=0x7f => Scalar::Int(kind.into()),
@@ -226,7 +229,7 @@ impl<'a> Unread<'a> {
     }
 
     /// The number of an array's items.
-    fn array(&mut self) -> Option<usize> {
+    pub(super) fn array(&mut self) -> Option<usize> {
         match self.byte()? {
             kind @ FEW_ITEMS..=0x9f => Some((kind - FEW_ITEMS).into()),
             kind @ 0xdc..=0xdd => self.length(kind - ARRAY + 1),
@@ -234,14 +237,14 @@ impl<'a> Unread<'a> {
         }
     }
 
-    fn bytes(&mut self) -> Option<&'a [u8]> {
+    pub(super) fn bytes(&mut self) -> Option<&'a [u8]> {
         match self.scalar()? {
             Scalar::Bytes(bytes) => Some(bytes),
             _ => None,
         }
     }
 
-    fn end(&self) -> Option<()> {
+    pub(super) fn end(&self) -> Option<()> {
         self.0.is_empty().then_some(())
     }
 }
@@ -271,8 +274,18 @@ impl<'a> Found<'a> {
         unread.end()
     }
 
-    /// Adds a tuple of such parts, of which these are the bytes. `None`: Python must read it.
+    /// Adds a tuple of such parts, of which these are the bytes. `None`: Python must read it, as one with a bag.
     pub fn add_parts(&mut self, data: &'a [u8], forms: &[Form]) -> Option<()> {
+        self.add_parts_with(data, forms, |_| None)
+    }
+
+    /// As `add_parts`; what `bag` returns for one stands in its place.
+    pub fn add_parts_with(
+        &mut self,
+        data: &'a [u8],
+        forms: &[Form],
+        mut bag: impl FnMut(&'a [u8]) -> Option<Scalar<'a>>,
+    ) -> Option<()> {
         let mut unread = Unread(data);
         if unread.array()? != forms.len() {
             return None;
@@ -281,6 +294,7 @@ impl<'a> Found<'a> {
             let part = unread.bytes()?;
             match form {
                 Form::Flat => self.add_flat(part)?,
+                Form::Bag => self.scalars.push(bag(part)?),
                 Form::Long => self.scalars.push(Scalar::Int(i64::from_be_bytes(part.try_into().ok()?))),
                 Form::Number => {
                     let mut number = Unread(part);

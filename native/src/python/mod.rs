@@ -6,6 +6,7 @@ use pyo3::prelude::*;
 use crate::refused::Refused;
 
 mod avro;
+mod bags;
 mod buffers;
 mod client;
 mod entry_map;
@@ -15,6 +16,7 @@ mod interner;
 mod json_reading;
 mod json_writing;
 mod lists;
+mod members;
 mod reader;
 mod rows;
 mod sessions;
@@ -50,6 +52,8 @@ fn penstock_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<json_reading::JsonForm>()?;
     module.add_function(wrap_pyfunction!(json_writing::write_records, module)?)?;
     module.add_class::<lists::ListEntries>()?;
+    module.add_class::<bags::Bags>()?;
+    module.add_class::<members::Members>()?;
     module.add_class::<sessions::SessionCounts>()?;
     module.add_class::<tally::Tally>()?;
     module.add_function(wrap_pyfunction!(group::group_rows, module)?)?;
@@ -65,5 +69,6 @@ fn penstock_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(tuples::write_tuples, module)?)?;
     module.add_function(wrap_pyfunction!(tuples::pack_tuples, module)?)?;
     module.add_function(wrap_pyfunction!(tuples::read_tuples, module)?)?;
+    module.add_function(wrap_pyfunction!(members::read_partials, module)?)?;
     module.add_function(wrap_pyfunction!(words::split_words, module)?)
 }

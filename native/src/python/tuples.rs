@@ -17,7 +17,7 @@ const STAMP_BYTES: usize = 8;
 const USUAL_BYTES: usize = 64;
 
 /// The forms of a tuple's parts. `None`: it is flat itself.
-fn forms_of(letters: Option<&[u8]>) -> PyResult<Option<Vec<Form>>> {
+pub(super) fn forms_of(letters: Option<&[u8]>) -> PyResult<Option<Vec<Form>>> {
     let known =
         |&letter: &u8| Form::of(letter).ok_or_else(|| PyValueError::new_err(format!("no part has the form {letter}")));
     letters.map(|all| all.iter().map(known).collect()).transpose()
@@ -56,7 +56,13 @@ fn put_flat(out: &mut Vec<u8>, value: &Bound<'_, PyAny>) -> Option<()> {
     Some(())
 }
 
-fn put_parts(out: &mut Vec<u8>, value: &Bound<'_, PyAny>, forms: &[Form]) -> Option<()> {
+/// Adds a tuple of such parts. `put_bag` adds what stands in the place of a bag.
+pub(super) fn put_parts(
+    out: &mut Vec<u8>,
+    value: &Bound<'_, PyAny>,
+    forms: &[Form],
+    mut put_bag: impl FnMut(&mut Vec<u8>) -> Option<()>,
+) -> Option<()> {
     let parts = value.cast_exact::<PyTuple>().ok()?;
     if parts.len() != forms.len() {
         return None;
@@ -66,6 +72,7 @@ fn put_parts(out: &mut Vec<u8>, value: &Bound<'_, PyAny>, forms: &[Form]) -> Opt
         match form {
             Form::Long => put_long(out, long(&part)?),
             Form::Flat => put_framed(out, |inner| put_flat(inner, &part))?,
+            Form::Bag => put_bag(out)?,
             Form::Number => {
                 part.cast_exact::<PyInt>().ok()?;
                 put_framed(out, |inner| put(inner, scalar(&part)?))?;
@@ -87,7 +94,7 @@ fn written(values: &Bound<'_, PyList>, forms: Option<&[Form]>, stamped: bool) ->
         let out = &mut all.data;
         let put_tuple = |out: &mut Vec<u8>, tuple: &Bound<'_, PyAny>| match forms {
             None => put_flat(out, tuple),
-            Some(forms) => put_parts(out, tuple, forms),
+            Some(forms) => put_parts(out, tuple, forms, |_| None),
         };
         let done = if stamped { put_entry(out, &value, put_tuple) } else { put_tuple(out, &value) };
         if done.is_none() {
@@ -205,23 +212,28 @@ impl Reading<'_> {
         if done.is_none() {
             return Ok(None);
         }
-        let tuple = self.tuple(py, found)?;
+        let tuple = tuple_of(py, found, self.forms)?;
         let Ok(time) = stamp.try_into().map(i64::from_be_bytes) else { return Ok(Some(tuple)) };
         (tuple, time).into_pyobject(py).map(Some)
     }
+}
 
-    fn tuple<'py>(&self, py: Python<'py>, found: &Found<'_>) -> PyResult<Bound<'py, PyTuple>> {
-        let Some(forms) = self.forms else { return PyTuple::new(py, found.scalars.iter().copied()) };
-        let (mut rest, mut sizes) = (&found.scalars[..], found.sizes.iter());
-        let mut part = |form: &Form| {
-            let flat = *form == Form::Flat;
-            let (part, others) = rest.split_at(if flat { *sizes.next().unwrap_or(&0) } else { 1 });
-            rest = others;
-            if flat { Part::Flat(part) } else { Part::One(part[0]) }
-        };
-        let parts: Vec<Part<'_>> = forms.iter().map(&mut part).collect();
-        PyTuple::new(py, parts)
-    }
+/// The tuple of one row; `forms`: as in `forms_of`.
+pub(super) fn tuple_of<'py>(
+    py: Python<'py>,
+    found: &Found<'_>,
+    forms: Option<&[Form]>,
+) -> PyResult<Bound<'py, PyTuple>> {
+    let Some(forms) = forms else { return PyTuple::new(py, found.scalars.iter().copied()) };
+    let (mut rest, mut sizes) = (&found.scalars[..], found.sizes.iter());
+    let mut part = |form: &Form| {
+        let flat = *form == Form::Flat;
+        let (part, others) = rest.split_at(if flat { *sizes.next().unwrap_or(&0) } else { 1 });
+        rest = others;
+        if flat { Part::Flat(part) } else { Part::One(part[0]) }
+    };
+    let parts: Vec<Part<'_>> = forms.iter().map(&mut part).collect();
+    PyTuple::new(py, parts)
 }
 
 /// The tuples of these bytes, with `stamped` as `(tuple, time)`; nulls are kept.

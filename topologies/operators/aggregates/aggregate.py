@@ -31,6 +31,7 @@ from penstock.topologies.operator_api.required_columns import ROW_LAYOUT, EdgeLa
 from penstock.topologies.operators.aggregates.fold import Aggregation, BuiltOperator, Fold, with_members
 from penstock.topologies.operators.aggregates.folds.choice import column_fold, row_fold, tally_fold
 from penstock.topologies.operators.aggregates.folds.kept import KeptResults, keeping_mode
+from penstock.topologies.operators.aggregates.folds.partials import merges_in_columns
 from penstock.topologies.operators.aggregates.folds.strategy import Changes, OutKeys, Touched
 from penstock.topologies.operators.aggregates.folds.updates import why_no_updates
 from penstock.topologies.operators.base.member_store import MemberStore
@@ -77,6 +78,8 @@ class AggregateSpec(OperatorSpec):
             reason = why_no_updates(self.fold)
         if reason is None and folds and in_columns:
             return folding_mode(self.fold.parts, late)
+        if reason is None and in_columns and merges_in_columns(self.fold) and self.emission != "every_update":
+            return counting_mode(late, why_rows=None, sums=True)
         counts = self.fold.counts or self.fold.sums
         reason = reason or why_rows(counts=counts, sends_olds=self.sends_olds, ready=self.fold.timed)
         return counting_mode(late, why_rows=reason, sums=self.fold.sums)
@@ -97,7 +100,7 @@ class AggregateSpec(OperatorSpec):
         if input_mode.rows is None and self.keeps_records:
             return self._layout_of_kept(given)
         if input_mode.rows is None and self.fold.parts:
-            return self._layout_of_parts()
+            return ROW_LAYOUT if self.fold.partials else self._layout_of_parts()
         counts = input_mode.rows is None
         # results held until a commit are kept in columns if the store can tally, which window stores cannot
         shown = self.emission == "every_update" or (self.emission == "per_commit" and tallies(self.store))

@@ -8,19 +8,26 @@ from typing import Any
 import numpy as np
 
 from penstock.state.errors import SerdeError
+from penstock.state.native import compiled
 from penstock.state.serdes.serde import JSON, Serde
-from penstock.topologies.columnar.encoded_columns import SAME_BYTES, EncodedColumn, ParsedColumn
+from penstock.state.serdes.tuple_lists import BAG, forms_with_bags
+from penstock.topologies.aggregators.bag import Bag
+from penstock.topologies.columnar.encoded_columns import SAME_BYTES, EncodedColumn, ParsedColumn, WrittenColumn
+from penstock.topologies.columnar.kernels import Coder
 from penstock.topologies.operator_api.batch import Batch, ColumnBatch
-from penstock.topologies.operator_api.columns import Column
+from penstock.topologies.operator_api.columns import BytesColumn, Column
 from penstock.topologies.operator_api.operator import OperatorContext
 from penstock.topologies.operators.aggregates.fold import Fold
 from penstock.topologies.operators.aggregates.folds.best_texts import BestTexts
 from penstock.topologies.operators.aggregates.partial_aggregates import PartialAggregates, SpanPartials, Taken
 from penstock.topologies.operators.base.row_functions import map_rows
+from penstock.topologies.operators.columnar.distinct import Bags, ValueColumns
 from penstock.topologies.operators.columnar.folding import DISTINCT, PartFolds
 from penstock.topologies.operators.columnar.grouping import Entries
 from penstock.topologies.operators.columnar.row_texts import written_texts
 from penstock.topologies.operators.columnar.source import json_decoder
+
+_NO_GROUP = -1
 
 
 class FoldPartials(PartialAggregates):
@@ -157,16 +164,65 @@ class PartPartials(FoldPartials):
         assert fold.init is not None
         self._parts = parts
         self._init = fold.init()
-        self._grows = any(part.function == DISTINCT for part in fold.parts)
+        counts = [place for place, part in enumerate(fold.parts) if part.function == DISTINCT]
+        self._grows = bool(counts)
+        self._counts = {place: number for number, place in enumerate(counts)}
+        self._forms = forms_with_bags(partial_serde.lists)
+        native = compiled()
+        if self._forms is not None and [i for i, form in enumerate(self._forms) if form == BAG[0]] != counts:
+            self._forms = None
+        self._make = None if native is None or self._forms is None else native.Bags
+        self._bags: Bags | None = None
+        self._numbers: dict[int, dict[Any, int]] = {}
+        self._coder = Coder()
 
     def of_columns(self, span: int, keys: list[Any], found: Entries, batch: ColumnBatch) -> SpanPartials | None:
         columns = self._parts.columns(batch) if self.reads(batch) else None
         if columns is None:
             return None
-        made = self._parts.folded(self._held_before(span, keys, self._init), found.groups, columns, None)
-        if made is None:
+        if self._bags is None and self._make is not None:
+            self._bags = self._make()
+        values = None if self._bags is None else ValueColumns(self._counts)
+        made = self._parts.folded(self._held_before(span, keys, self._init), found.groups, columns, values)
+        if made is None or (values is not None and self._bags is not None and not values.fits(self._bags)):
             return None
-        return SpanPartials(span, keys, made, found.latest(batch.times), len(batch))
+        return SpanPartials(span, keys, made, found.latest(batch.times), len(batch), values)
+
+    def put(self, made: SpanPartials) -> None:
+        super().put(made)
+        if made.values is not None and self._bags is not None:
+            known = self._numbers.setdefault(made.span, {})
+            first, fresh = sum(map(len, self._numbers.values())), 0
+            for key in made.keys:
+                if known.setdefault(key, first + fresh) == first + fresh:
+                    fresh += 1
+            made.values.put(self._bags, np.fromiter(map(known.__getitem__, made.keys), np.int64, len(made.keys)))
+
+    def taken(self) -> Taken:
+        bags, spans = self._bags, self._numbers
+        self._bags, self._numbers = None, {}
+        if not bags:
+            return super().taken()
+        of_keys = [spans.get(span, {}).get(key, _NO_GROUP) for span, held in self._held.items() for key in held]
+        keys, partials, times = super().taken()
+        assert isinstance(partials, list) and self._forms is not None
+        own = max(of_keys) + 1
+        for place, partial in enumerate(partials):
+            if of_keys[place] == _NO_GROUP:
+                of_keys[place], own = own, own + 1
+            for part, number in self._counts.items():
+                if partial[part]:
+                    bags.add_pairs(number, of_keys[place], partial[part].pairs())
+        written = bags.written(partials, np.array(of_keys, np.int64), self._forms)
+        if written is None:
+            return Taken(keys, [self._with_bags(p, bags, n) for p, n in zip(partials, of_keys, strict=True)], times)
+        return Taken(keys, WrittenColumn(BytesColumn.of_raw(*written), self._partial_serde, self._coder), times)
+
+    def _with_bags(self, partial: tuple[Any, ...], bags: Bags, group: int) -> tuple[Any, ...]:
+        parts = list(partial)
+        for part, number in self._counts.items():
+            parts[part] = Bag(bags.pairs(group, number))
+        return tuple(parts)
 
 
 class ReadableColumns:

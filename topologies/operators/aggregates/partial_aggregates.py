@@ -23,6 +23,7 @@ from penstock.topologies.columnar.kernels import Coder, packed
 from penstock.topologies.operator_api.batch import Batch, ColumnBatch
 from penstock.topologies.operator_api.columns import BytesColumn, Column, Ints, NumberColumn, Places, joined
 from penstock.topologies.operator_api.operator import NO_TIME
+from penstock.topologies.operators.columnar.distinct import ValueColumns
 from penstock.topologies.operators.columnar.grouping import Entries
 
 _LEAST: Final = 64
@@ -44,13 +45,15 @@ class Taken(NamedTuple):
 class SpanPartials(NamedTuple):
     """Partials of a batch's records of one span, not held yet. ``span``: where it begins; ``keys``: distinct, in the order
     of their first records; ``partials``: numbers of records, or aggregates that have taken in what was held before;
-    ``latest``: the highest timestamp of each key's records."""
+    ``latest``: the highest timestamp of each key's records; ``values``: those of distinct counts, if
+    they are not in the partials."""
 
     span: int
     keys: list[Any]
     partials: list[Any] | Ints
     latest: Ints
     records: int
+    values: ValueColumns | None = None
 
 
 class PartialAggregates:

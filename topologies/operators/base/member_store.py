@@ -15,22 +15,24 @@ import struct
 from collections.abc import Iterable
 from typing import Final
 
-from penstock.state.serdes.serde import BYTES, INT
+from penstock.state.serdes.serde import BYTES
+from penstock.state.stores.member_view import ROWS_OF_MEMBER, STAMP_MS, THERE, MemberStoreView
+from penstock.state.stores.packed_lists import Texts
 from penstock.state.stores.store import StoreSpec
 from penstock.state.stores.store_view import KeyValueStoreView, window_floor
+from penstock.topologies.columnar.kernels import packed
+from penstock.topologies.operator_api.columns import Ints
 
 _LENGTH: Final = struct.Struct(">i")
 _NUMBER: Final = struct.Struct(">H")
 _START_BYTES: Final = 8
-_STAMP_MS: Final = 1
-_THERE: Final = (1, _STAMP_MS)
 
 
 def members_of(store: StoreSpec, kept_ms: int | None) -> StoreSpec:
     """The store of members next to one of aggregates. ``kept_ms``: the time for which windows take records; ``None``:
     there are no windows."""
     name = f"{store.name}-members"
-    return StoreSpec(name, store.kind, BYTES, INT, window_size_ms=store.window_size_ms, retention_ms=kept_ms)
+    return StoreSpec(name, store.kind, BYTES, ROWS_OF_MEMBER, window_size_ms=store.window_size_ms, retention_ms=kept_ms)
 
 
 def numbered(number: int) -> bytes:
@@ -55,6 +57,21 @@ class MemberStore:
         """Whether each of the members is new."""
         return [entry is None for entry in self._state.entries_of(keys)]
 
+    def fresh(self, partials: Texts, forms: bytes, store_keys: list[bytes], entries: Ints) -> Ints | None:
+        """How many members of partial aggregates are new, for each partial and count. ``store_keys``: of the entries;
+        ``entries``: the one of each partial. A member counts at the first partial of the entry with it; nothing is added
+        before ``keep``. ``None``: partial by partial."""
+        if not isinstance(self._state, MemberStoreView):
+            return None
+        heads = list(map(self.head, store_keys))
+        column = packed(heads)
+        return self._state.fresh(partials, forms, (column.data, column.offsets), entries, min(heads))
+
+    def keep(self) -> None:
+        """Add what ``fresh`` found last."""
+        assert isinstance(self._state, MemberStoreView)
+        self._state.keep()
+
     def load(self, keys: Iterable[bytes]) -> None:
         """Fetch what ``move`` of these members will need, at once."""
         self._state.load(keys)
@@ -67,14 +84,14 @@ class MemberStore:
         after = before + by
         if after < 0:
             raise ValueError(f"{key!r:.60} cannot be removed: no row has this member")
-        self._state.put(key, after or None, _STAMP_MS)
+        self._state.put(key, after or None, STAMP_MS)
         return (after > 0) - (before > 0)
 
     def put(self, keys: Iterable[bytes]) -> None:
         """Add members that were looked up."""
         new = list(keys)
-        self._state.entries.update(dict.fromkeys(new, _THERE))
-        self._state.dirty.update(dict.fromkeys(new, _STAMP_MS))
+        self._state.entries.update(dict.fromkeys(new, THERE))
+        self._state.dirty.update(dict.fromkeys(new, STAMP_MS))
 
     def expire(self, time_ms: int) -> None:
         """Drop the members of windows that take no more records at a time."""

@@ -1,17 +1,18 @@
-"""Distinct values of a batch of columns, added to the bags of their entries."""
+"""Distinct values of a batch of columns, added to the bags of their entries, or to bags in the compiled part."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 from penstock.topologies.aggregators.bag import Bag
 from penstock.topologies.aggregators.base import Part
+from penstock.topologies.aggregators.encoding import PLAIN
 from penstock.topologies.columnar.column_parts import nulls_of
-from penstock.topologies.columnar.kernels import Groups
-from penstock.topologies.operator_api.columns import CodedColumn, Codes, Column, Ints, NumberColumn, Places
+from penstock.topologies.columnar.kernels import Groups, packed
+from penstock.topologies.operator_api.columns import BytesColumn, CodedColumn, Codes, Column, Ints, NumberColumn, Places
 
 _FAR = 1 << 62
 
@@ -22,6 +23,88 @@ class _Found(NamedTuple):
     numbers: Ints
     values: list[bytes]
     counts: list[int]
+
+
+class Bags(Protocol):
+    """Distinct values with their numbers, by group (a number below 2**40) and number of the count. Compiled."""
+
+    def __bool__(self) -> bool:
+        """Whether there are any."""
+
+    def has_room(self, bytes: int, numbers: int) -> bool:
+        """Whether values with this many bytes more can be kept, and this many numbers."""
+
+    def add_numbers(self, count: int, groups: Any, numbers: Any) -> None:
+        """Add int64 numbers as MessagePack, each to the int64 group at its place."""
+
+    def add_coded(self, count: int, groups: Any, codes: Any, data: Any, offsets: Any) -> None:
+        """Add values by their int64 codes."""
+
+    def add_pairs(self, count: int, group: int, pairs: list[tuple[bytes, int]]) -> None:
+        """Add values with their numbers."""
+
+    def written(self, partials: list[Any], groups: Any, forms: bytes) -> tuple[bytes, bytes, None] | None:
+        """Tuples of such forms as a column of bytes, each with the bags of a group in the place of its own. ``None``: Python
+        must write one of them."""
+
+    def pairs(self, group: int, count: int) -> list[tuple[bytes, int]]:
+        """The values of a bag and their numbers, by the values' bytes."""
+
+
+class _Values(NamedTuple):
+    """The values of one count, ``number``, that are not null: their groups, and they as ``numbers``, or as codes of
+    ``distinct``."""
+
+    number: int
+    groups: Places
+    numbers: Ints
+    distinct: BytesColumn | None
+
+
+class ValueColumns:
+    """The values of the distinct counts of one batch, on their way to bags in the compiled part. ``counts``: the number of
+    the count, by its place among the aggregates."""
+
+    def __init__(self, counts: dict[int, int]) -> None:
+        self._counts = counts
+        self._taken: list[_Values] = []
+
+    def take(self, place: int, part: Part, groups: Groups, column: Column) -> bool:
+        """Take the values of the aggregate at a place. ``False``: row by row."""
+        assert part.prepare is not None
+        nulls = nulls_of(column)
+        places = None if nulls is None else np.flatnonzero(~nulls)
+        values = column if places is None else column.take(places)
+        of_rows = groups.numbers if places is None else groups.numbers[places]
+        number = self._counts[place]
+        if isinstance(values, NumberColumn) and values.array.dtype == np.int64 and part.prepare is PLAIN.serialize:
+            self._taken.append(_Values(number, of_rows, values.array, None))
+            return True
+        coded = values if isinstance(values, CodedColumn) else CodedColumn.of(values.to_list())
+        used, codes = np.unique(coded.codes, return_inverse=True)
+        try:
+            texts = [part.prepare(coded.values[code]) for code in used.tolist()]
+        except Exception:  # not swallowed: the rows meet it again
+            return False
+        if not set(map(type, texts)) <= {bytes}:
+            return False
+        self._taken.append(_Values(number, of_rows, codes.astype(np.int64), packed(texts)))
+        return True
+
+    def put(self, bags: Bags, numbers: Ints) -> None:
+        """Add them. ``numbers``: those of the groups in the bags."""
+        for number, groups, values, distinct in self._taken:
+            of_rows = np.ascontiguousarray(numbers[groups])
+            if distinct is None:
+                bags.add_numbers(number, of_rows, np.ascontiguousarray(values))
+            else:
+                bags.add_coded(number, of_rows, values, distinct.data, distinct.offsets)
+
+    def fits(self, bags: Bags) -> bool:
+        """Whether the bags have room for them."""
+        texts = [v.distinct for v in self._taken if v.distinct is not None]
+        size = sum(int(column.offsets[-1]) for column in texts)
+        return bags.has_room(size, sum(len(v.numbers) for v in self._taken if v.distinct is None))
 
 
 def added(part: Part, bags: list[Bag], groups: Groups, column: Column) -> list[Bag] | None:

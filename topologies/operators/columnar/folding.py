@@ -21,7 +21,7 @@ from penstock.topologies.expressions.row_function import ExpressionFunction
 from penstock.topologies.expressions.vectors import Vectors
 from penstock.topologies.operator_api.batch import Batch, ColumnBatch
 from penstock.topologies.operator_api.columns import CodedColumn, Column, Mask, NumberColumn, Places
-from penstock.topologies.operators.columnar.distinct import added
+from penstock.topologies.operators.columnar.distinct import ValueColumns, added
 from penstock.topologies.operators.columnar.members import DistinctColumns
 
 DISTINCT = "count_distinct"
@@ -71,17 +71,19 @@ class PartFolds:
         before: list[tuple[Any, ...]],
         groups: Groups,
         columns: list[Column | None],
-        distinct: DistinctColumns | None,
+        distinct: DistinctColumns | ValueColumns | None,
     ) -> list[tuple[Any, ...]] | None:
-        """The accumulators of each group after a batch. ``distinct``: distinct counts by members that are apart; ``None``:
-        accumulators hold them. ``None``: row by row."""
+        """The accumulators of each group after a batch. ``distinct``: where the values of distinct counts go; ``None``: into
+        the accumulators. ``None``: row by row."""
         made: list[list[Any]] = []
         for i, (part, column) in enumerate(zip(self._parts, columns, strict=True)):
             accs = [acc[i] for acc in before]
             new: list[Any] | None
             if column is None:
                 new = _counted(accs, groups.numbers)
-            elif part.function == DISTINCT and distinct is not None:
+            elif part.function == DISTINCT and isinstance(distinct, ValueColumns):
+                new = accs if distinct.take(i, part, groups, column) else None
+            elif part.function == DISTINCT and isinstance(distinct, DistinctColumns):
                 fresh = distinct.fresh(i, part, column)
                 new = None if fresh is None else _counted(accs, groups.numbers[fresh == 1])
             elif part.function == DISTINCT:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from penstock.state.serdes.change_serde import RowChangeSerde
-from penstock.state.serdes.serde import FLOAT, Serde
+from penstock.state.serdes.serde import FLOAT, PRESENCE, Serde
 from penstock.topologies.aggregators.base import Part
 from penstock.topologies.columnar.avro_writing import writes_avro
 from penstock.topologies.columnar.encoded_columns import SAME_BYTES
@@ -68,6 +68,8 @@ def writing_mode(key: Serde[Any], value: Serde[Any], *, by_key: bool) -> InputMo
     """A sink. ``by_key``: its topic and partitions follow from the key alone."""
     if not by_key:
         return InputMode(ALL_AS_ROWS, "partitions, or topics, follow from whole records")
+    if value == PRESENCE:
+        return InputMode(_KEY)
     if isinstance(value, RowChangeSerde) and (value.rows in (*SAME_BYTES, FLOAT) or encoder_of(value.rows) is not None):
         return InputMode(RequiredColumns(key=True, value=True))
     if value in (*SAME_BYTES, FLOAT):

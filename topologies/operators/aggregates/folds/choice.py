@@ -15,6 +15,7 @@ from penstock.topologies.operators.aggregates.folds.best_texts import BestPartia
 from penstock.topologies.operators.aggregates.folds.counts import CountColumns, CountRows, TallyColumns
 from penstock.topologies.operators.aggregates.folds.kept import keeping_fold
 from penstock.topologies.operators.aggregates.folds.members import MemberRows
+from penstock.topologies.operators.aggregates.folds.partials import PartialColumns, merges_in_columns
 from penstock.topologies.operators.aggregates.folds.parts import PartColumns
 from penstock.topologies.operators.aggregates.folds.rows import DecodingRows, ImmutableRows
 from penstock.topologies.operators.aggregates.folds.strategy import ColumnFold, OutKeys, RowFold
@@ -66,6 +67,8 @@ def column_fold(
             return PartUpdates(state, fold, distinct, show=show, out_keys=out_keys, olds=olds)
         parts = PartFolds.of(fold.parts)
         return None if parts is None else PartColumns(state, parts, fold.init, distinct)
+    if members is not None and merges_in_columns(fold):
+        return None if updates else PartialColumns(state, fold, members)
     if olds:
         return None
     counts = fold.counts or (fold.sums and not updates)

@@ -150,6 +150,60 @@ def test_sessions_that_lose_a_record_are_found(monkeypatch: pytest.MonkeyPatch) 
     assert found is not None and "wrong at sessions" in found
 
 
+class Misplacing(Other):
+    """Adds numbers to the group before theirs."""
+
+    def __bool__(self) -> bool:
+        return True
+
+    def add_numbers(self, count: int, groups: Any, numbers: Any) -> None:
+        self._tally.add_numbers(count, np.maximum(groups - 1, 0), numbers)
+
+
+class Losing(Other):
+    """Keeps no member."""
+
+    def keep(self) -> None:
+        pass
+
+
+class Overcounting(Other):
+    """Takes each member for a new one."""
+
+    def fresh(self, absent: Any) -> Any:
+        return self._tally.fresh(b"\1" * len(absent))
+
+
+class Mislogging(Other):
+    """Logs the keys of the store."""
+
+    def logged(self) -> Any:
+        return self._tally.keys()
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "words"),
+    [
+        ("Bags", Misplacing, "wrong at distinct values"),
+        ("Members", Losing, "wrong at members"),
+        ("Members", Overcounting, "wrong at members"),
+        ("Members", Mislogging, "wrong at members"),
+    ],
+)
+def test_distinct_counts_that_err_are_found(
+    monkeypatch: pytest.MonkeyPatch, name: str, kind: type[Other], words: str
+) -> None:
+    built: Any = native.compiled()
+    if built is None:
+        assert why_not_trusted() is None
+        return
+    others = {one: getattr(built, one) for one in dir(built) if not one.startswith("__")}
+    module = SimpleNamespace(**{**others, name: lambda: kind(getattr(built, name)())})
+    monkeypatch.setattr(native, "_in_use", [module])
+    found = why_not_trusted()
+    assert found is not None and words in found
+
+
 def test_choosing(monkeypatch: pytest.MonkeyPatch) -> None:
     fitting: Any = SimpleNamespace()
     monkeypatch.setattr(native, "_in_use", [None])

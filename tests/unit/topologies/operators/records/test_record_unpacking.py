@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 
-from penstock.state.serdes.serde import BYTES, INT, STRING, Serde
+from penstock.state.native import compiled
+from penstock.state.serdes.serde import BYTES, FLOAT, INT, INT32, STRING, Serde
+from penstock.topologies.aggregators.bag import Bag
+from penstock.topologies.aggregators.encoding import BAGS, joined
+from penstock.topologies.columnar.encoded_columns import EncodedColumn
 from penstock.topologies.columnar.packing import pack
 from penstock.topologies.operator_api.batch import Batch, ColumnBatch
 from penstock.topologies.operator_api.columns import BytesColumn
@@ -33,7 +38,12 @@ def unpacked(
         (STRING, ["é".encode()[:1], "é".encode()[1:]], False),
         (STRING, [b"\xff"], False),
         (BYTES, [b"\xff", b""], True),
-        (INT, [ONE], False),
+        (INT, [ONE, INT.serialize(-7)], True),
+        (INT, [ONE, ONE[:7]], False),
+        (INT, [ONE[:4], ONE + ONE[:4]], False),
+        (INT32, [ONE[4:]], True),
+        (INT32, [ONE], False),
+        (FLOAT, [ONE], False),
     ],
 )
 def test_keys_that_cannot_be_read_alone_are_left_as_bytes(key: Serde[Any], keys: list[bytes], *, columns: bool) -> None:
@@ -51,3 +61,16 @@ def test_values_of_other_lengths_and_columns_switched_off() -> None:
     assert not unpacked(BYTES, INT, ([b"a", b"b"], [ONE[:4], ONE + ONE[:4]]))[1]
     assert not unpacked(BYTES, STRING, ([b"a"], [ONE]))[1]
     assert not unpacked(BYTES, INT, ([b"a"], [ONE]), in_columns=False)[1]
+
+
+def test_partials_with_distinct_values_are_columns_if_all_can_be_read() -> None:
+    serde = joined((INT, BAGS))
+    good = serde.serialize((3, Bag([(b"a", 1), (b"b", 2)])))
+    batch, whole = unpacked(BYTES, serde, ([b"k"], [good]), ([b"l", b"m"], [good, serde.serialize((0, Bag()))]))
+    in_columns = compiled() is not None
+    assert (whole, isinstance(batch.value_column, EncodedColumn)) == (in_columns, in_columns)
+    if in_columns:
+        assert batch.values == [serde.deserialize(good), serde.deserialize(good), (0, Bag())]
+    for bad in (b"", good[:-1], good + b"x", msgspec.msgpack.encode([ONE, b"\x91\x92\xa1a\x01"])):
+        assert not unpacked(BYTES, serde, ([b"k", b"l"], [good, bad]))[1]
+    assert not unpacked(BYTES, serde, ([b"k"], [good]), in_columns=False)[1]

@@ -1,0 +1,155 @@
+"""Repartition topics of which nobody reads a value hold empty ones: sessions are counted as if the records were there, by
+rows and by columns, null values, late records and restarts included. Where anybody reads a value, all is sent."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import pytest
+
+import penstock as ps
+from penstock.state.log import Record
+from penstock.streams.task.error_policies import Policies
+from penstock.streams.task.task_options import TaskOptions
+from penstock.streams.testing.test_driver import TopologyTestDriver
+from penstock.topologies.expressions.functions import col
+from penstock.topologies.operator_api.watermark_strategies import bounded_out_of_orderness
+from penstock.topologies.operators.windows.session_windows import SessionAggregateSpec
+from tests.properties.following import left_behind
+
+SEEDS = range(20)
+BATCHES = (1, 10_000)
+Grouped = Callable[[Any], Any]
+
+
+class Visit(msgspec.Struct, frozen=True):
+    """What records have."""
+
+    page: str
+    n: int = 0
+
+
+SESSIONS = ps.session(10, grace=5)
+
+
+def built(counted: Grouped, watermark: int | None = 5) -> ps.Topology:
+    builder = ps.StreamsBuilder("p", key=str, value=Visit)
+    strategy = None if watermark is None else bounded_out_of_orderness(watermark, interval=1)
+    counted(builder.stream("in", watermark=strategy))
+    return builder.build()
+
+
+def by_page(stream: Any) -> Any:
+    return stream.group_by(col("page"))
+
+
+def emitting(emission: str) -> Grouped:
+    return lambda stream: by_page(stream).windowed_by(SESSIONS).count(emission=emission).to_stream().to("out")
+
+
+def chosen(rng: random.Random) -> ps.Topology:
+    emission, watermark = rng.choice(("every_update", "per_commit", "on_close")), rng.choice((None, 0, 30))
+    return built(emitting(emission), watermark)
+
+
+def outcome(seed: int, batch: int, *, columns: bool) -> dict[str, Any]:
+    topology = chosen(random.Random(seed))
+    rng = random.Random(f"records of {seed}")
+    options = TaskOptions(batch_max_records=batch, policies=Policies(processing="skip", deserialization="skip"))
+    with TopologyTestDriver(topology, options=options, auto_commit=False, columns=columns) as driver:
+        now = 0
+        for _ in range(rng.randint(2, 6)):
+            records = []
+            for _ in range(rng.choice((3, 100, 200))):
+                now += rng.choice((0, 0, 1, 2, 9))
+                data = msgspec.json.encode(Visit(rng.choice("abcdé"), rng.randint(0, 9)))
+                value = rng.choice((None, b"{")) if rng.random() < 0.05 else data
+                records.append(Record(b"k", value, max(now - rng.choice((0, 0, 3, 40)), 0)))
+            driver.pipe_raw({"in": records})
+            if rng.random() < 0.6:
+                driver.commit()
+            if rng.random() < 0.3:
+                driver.restart(restore=rng.random() < 0.5)
+        driver.restart()
+        found = left_behind(driver)
+        sent = [r for topic in topics(topology) for r in driver.read_raw(f"{driver.application_id}-{topic}")]
+        return {**found, "sent": [(r.key, r.value is None, r.timestamp_ms) for r in sent]}
+
+
+def topics(topology: ps.Topology) -> list[str]:
+    specs = (topology.operators[name] for sub in topology.subtopologies for name in sub.sources)
+    return [spec.topic for spec in specs if spec.internal]  # type: ignore[attr-defined]  # they are sources
+
+
+def values_sent(topology: ps.Topology) -> set[str]:
+    """The serdes of what repartition topics hold, as their readers and writers have it."""
+    inner = topics(topology)
+    return {s.value_serde.name for s in topology.operators.values() if getattr(s, "topic", None) in inner}  # type: ignore[attr-defined]  # they are sources and sinks
+
+
+def test_sessions_are_counted_as_with_values(monkeypatch: pytest.MonkeyPatch) -> None:
+    for seed in SEEDS:
+        assert values_sent(chosen(random.Random(seed))) == {"presence", "bytes"}
+        found = {(batch, columns): outcome(seed, batch, columns=columns) for batch in BATCHES for columns in (0, 1)}
+        with monkeypatch.context() as patch:
+            patch.setattr(SessionAggregateSpec, "reads_values", lambda self, port: True)
+            assert values_sent(chosen(random.Random(seed))) == {"json:Visit"}
+            for (batch, columns), one in found.items():
+                assert one == outcome(seed, batch, columns=bool(columns)), (seed, batch, columns)
+
+
+def test_no_value_is_sent() -> None:
+    topology = built(emitting("on_close"))
+    (topic,) = topics(topology)
+    for columns in (False, True):
+        with TopologyTestDriver(topology, columns=columns) as driver:
+            driver.pipe_all("in", [Record("k", Visit("a", n) if n % 3 else None, n) for n in range(200)])
+            sent = [r.value for r in driver.read_raw(f"{driver.application_id}-{topic}") if r.key is not None]
+        assert set(sent) <= {b"", None} and sent.count(b"") == 133
+
+
+def late(stream: Any) -> None:
+    windowed = by_page(stream).windowed_by(SESSIONS).count(emission="on_close", late=True)
+    windowed.to_stream().to("out")
+    windowed.late.to("late")
+
+
+def by_gap(stream: Any) -> None:
+    windows = ps.session(lambda key, visit: visit.n + 1, grace=5)
+    by_page(stream).windowed_by(windows, retention=100).count(emission="every_update").to_stream().to("out")
+
+
+def two_readers(stream: Any) -> None:
+    grouped = by_page(stream)
+    grouped.windowed_by(SESSIONS).count(emission="on_close", name="a").to_stream().to("out")
+    grouped.windowed_by(SESSIONS).agg(n=col("n").sum(), emission="on_close", name="b").to_stream().to("sums")
+
+
+def aggregated(stream: Any) -> None:
+    by_page(stream).windowed_by(SESSIONS).agg(n=col("n").max(), emission="on_close").to_stream().to("out")
+
+
+def in_windows(stream: Any) -> None:
+    by_page(stream).windowed_by(ps.tumbling(10, grace=0)).count(emission="every_update").to_stream().to("out")
+
+
+def mapped(stream: Any) -> None:
+    again = stream.select_key(col("page")).repartition().filter_values(col("n") > 3)
+    again.group_by_key().windowed_by(SESSIONS).count(emission="on_close").to_stream().to("out")
+
+
+@pytest.mark.parametrize("counted", [late, by_gap, two_readers, aggregated, in_windows, mapped])
+def test_values_that_are_read_are_sent(counted: Grouped) -> None:
+    assert values_sent(built(counted)) == {"json:Visit"}
+
+
+def test_two_counts_of_one_topic_need_no_value() -> None:
+    def twice(stream: Any) -> None:
+        grouped = by_page(stream)
+        for name in ("a", "b"):
+            grouped.windowed_by(SESSIONS).count(emission="on_close", name=name).to_stream().to(name)
+
+    assert values_sent(built(twice)) == {"presence", "bytes"}

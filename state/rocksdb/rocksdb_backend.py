@@ -48,7 +48,7 @@ from penstock.state.stores.write_buffer import StoreBuffer, merged
 FILE_ENTRIES_MIN = 2_000
 """A write-out of fewer entries is a write batch. For many entries a table file is faster and needs the memory of one
 block only; for few, a batch is faster."""
-Columns = tuple[list[bytes], list[bytes | None]]
+_Part = tuple[list[bytes], list[bytes | None]]
 """Keys and values; ``None`` deletes."""
 PENDING_FILE = "written-out.pending"
 DAMAGE_FILE = "damage.txt"
@@ -210,7 +210,7 @@ class RocksDBBackend:
         return self._stored(store, low, high, reverse)
 
     def _joined(
-        self, store: str, low: bytes, high: bytes | None, part: Columns, reverse: bool
+        self, store: str, low: bytes, high: bytes | None, part: _Part, reverse: bool
     ) -> Iterator[tuple[bytes, bytes]]:
         """A range of buffer and database, part by part. ``part``: the buffer's first one."""
         most = FIRST_PART
@@ -228,7 +228,7 @@ class RocksDBBackend:
             most = min(8 * most, LAST_PART)
             part = self._buffered(store, low, high, most, reverse)
 
-    def _buffered(self, store: str, low: bytes, high: bytes | None, most: int, reverse: bool) -> Columns:
+    def _buffered(self, store: str, low: bytes, high: bytes | None, most: int, reverse: bool) -> _Part:
         """The first entries of the buffer in a range, or with ``reverse`` the last ones, by key."""
         return self._buffers[store].entries.written_between(low, high, most, reverse)
 

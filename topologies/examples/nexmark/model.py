@@ -75,7 +75,7 @@ class Offer(msgspec.Struct, frozen=True, gc=False):
 
 
 class Listing(msgspec.Struct, frozen=True, gc=False):
-    """What the average price of a category needs of an auction."""
+    """The fields of an auction that the average price of a category needs."""
 
     category: int
     dateTime: int
@@ -83,7 +83,7 @@ class Listing(msgspec.Struct, frozen=True, gc=False):
 
 
 class Price(msgspec.Struct, frozen=True, gc=False):
-    """What it needs of a bid."""
+    """The fields of a bid that it needs."""
 
     price: int
     dateTime: int

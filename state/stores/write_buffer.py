@@ -7,6 +7,7 @@ put only once costs as much to sort here as in the database, but larger files ma
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import chain
 
 from penstock.state.stores.entry_cache import EntryMap
 from penstock.state.stores.store import PackedPuts, StampedPuts, StoreEntries, StoreWrites, columns_of
@@ -30,9 +31,16 @@ def merged(
 ) -> Iterator[tuple[bytes, bytes]]:
     """The entries of a range of the database under those of the buffer, which are given by ascending key; ``None``
     deletes."""
+    if (first_stored := next(stored, None)) is None:
+        if reverse:
+            keys, values = keys[::-1], values[::-1]
+        for key, own in zip(keys, values, strict=True):
+            if own is not None:
+                yield key, own
+        return
     above = dict(zip(keys, values, strict=True))
     left = list(reversed(keys)) if not reverse else list(keys)
-    for key, value in stored:
+    for key, value in chain((first_stored,), stored):
         while left and (left[-1] > key if reverse else left[-1] < key):
             first = left.pop()
             if (own := above[first]) is not None:

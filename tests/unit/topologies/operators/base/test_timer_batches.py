@@ -135,6 +135,10 @@ def test_a_timer_that_is_set_again_is_there() -> None:
     after.batches.apply([(key, False), (key, True)], -1)
     assert after.batches.upcoming(9) == [key]
     assert after.commit() == ([key], [b"\x00" * 7 + b"\x01\x01"], [1])
-    after.batches.apply([(key, False), (key, True), (key, False)], -1)
+    for change in (False, True, False):
+        after.batches.apply([(key, change)], -1)
     assert after.batches.upcoming(9) == []
     assert after.commit() == ([key], [None], [1])
+    for change in (True, False):
+        after.batches.apply([(key, change)], -1)
+    assert after.commit() == ([], [], [])

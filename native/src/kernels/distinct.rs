@@ -29,44 +29,44 @@ impl Distinct {
         Distinct { hasher: RandomState::default(), slots: vec![0; FIRST_SLOTS], entries: vec![], arena: vec![] }
     }
 
-    /// The number of a string.
+    /// The number of a string, given now if it has none.
     #[inline(always)]
     pub fn code(&mut self, value: &[u8]) -> i32 {
-        let mut hasher = self.hasher.build_hasher();
-        hasher.write(value);
-        let hash = hasher.finish();
-        let mask = self.slots.len() - 1;
-        let mut at = hash as usize & mask;
-        loop {
-            let slot = self.slots[at];
-            if slot == 0 {
-                return self.add(value, hash, at);
-            }
-            if (slot ^ hash) & TAG == 0 {
-                let place = (slot & !TAG) as usize - 1;
-                if self.get(place) == value {
-                    return place as i32;
-                }
-            }
-            at = (at + 1) & mask;
+        let hash = self.hash(value);
+        match self.find(hash, value) {
+            Ok(place) => place as i32,
+            Err(at) => self.add(value, hash, at),
         }
     }
 
     /// Whether the string has a number.
     #[inline(always)]
     pub fn has(&self, value: &[u8]) -> bool {
+        self.find(self.hash(value), value).is_ok()
+    }
+
+    #[inline(always)]
+    fn hash(&self, value: &[u8]) -> u64 {
         let mut hasher = self.hasher.build_hasher();
         hasher.write(value);
-        let hash = hasher.finish();
+        hasher.finish()
+    }
+
+    /// The number of a string, or the free slot for it.
+    #[inline(always)]
+    fn find(&self, hash: u64, value: &[u8]) -> Result<usize, usize> {
         let mask = self.slots.len() - 1;
         let mut at = hash as usize & mask;
         loop {
             let slot = self.slots[at];
             if slot == 0 {
-                return false;
+                return Err(at);
             }
-            if (slot ^ hash) & TAG == 0 && self.get((slot & !TAG) as usize - 1) == value {
-                return true;
+            if (slot ^ hash) & TAG == 0 {
+                let place = (slot & !TAG) as usize - 1;
+                if self.get(place) == value {
+                    return Ok(place);
+                }
             }
             at = (at + 1) & mask;
         }

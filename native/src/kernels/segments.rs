@@ -39,7 +39,7 @@ pub(super) fn header(segment: &[u8], at: usize) -> Header {
 }
 
 /// The first bytes of a key, as a number: of two keys the lower one never has the higher number.
-fn head_of(key: &[u8]) -> u64 {
+pub(super) fn head_of(key: &[u8]) -> u64 {
     let mut head = [0; 8];
     let some = key.len().min(8);
     head[..some].copy_from_slice(&key[..some]);

@@ -15,7 +15,7 @@ use hashbrown::HashTable;
 
 use self::ordered::{Ordered, is_live};
 use super::rows::Rows;
-use super::segments::{ABSENT, DEAD, Entries, HEADER, Log, Place, USED, WRITTEN, header};
+use super::segments::{ABSENT, DEAD, Entries, HEADER, Log, Place, USED, WRITTEN, head_of, header};
 
 /// If the written entries leave less than this part of the log, a pass over all of it is not worth it.
 const LITTLE: usize = 8;
@@ -315,16 +315,8 @@ impl Entered {
         let log = &self.log;
         let common = self.common(&places);
         // The first bytes in which keys differ decide most comparisons, without reading the log.
-        let mut found: Vec<(u64, Place)> = places
-            .into_iter()
-            .map(|place| {
-                let key = &log.key(place)[common..];
-                let mut first = [0; 8];
-                let some = key.len().min(8);
-                first[..some].copy_from_slice(&key[..some]);
-                (u64::from_be_bytes(first), place)
-            })
-            .collect();
+        let mut found: Vec<(u64, Place)> =
+            places.into_iter().map(|place| (head_of(&log.key(place)[common..]), place)).collect();
         found.sort_by(|a, b| a.0.cmp(&b.0).then_with(|| log.key(a.1).cmp(log.key(b.1))));
         found.into_iter().map(|(_, place)| place).collect()
     }

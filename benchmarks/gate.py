@@ -85,7 +85,8 @@ def of_checkout(folder: Path) -> System:
 def cost_of(bench: Bench, workload: str, part: float, system: System = PENSTOCK) -> float:
     """CPU-seconds per million records of one run. Raises ``VoidError``."""
     if workload == "restore":
-        found = restore_pair(bench, system, GUARANTEE, RESTORE_SIZES)
+        small, large = (int(records * part) for records in RESTORE_SIZES)
+        found = restore_pair(bench, system, GUARANTEE, (small, large))
         if found["void"]:
             raise VoidError(f"restore: {found['void']}")
         return float(found["cpu_s_per_million"])

@@ -203,6 +203,36 @@ class ListEntries:
     def trim(self, max_bytes: int) -> bool:
         """Free memory down to half of ``max_bytes``; ``False``: not while entries are uncommitted."""
 
+class PaneCounts:
+    """Counts of records by pane and key, and what the store does not have of them yet. A store key is the start of the
+    pane, 8 bytes, and the key."""
+
+    def __init__(self) -> None: ...
+    def __len__(self) -> int:
+        """The number of store keys."""
+
+    @property
+    def pending(self) -> int:
+        """How many of them ``changes`` would give."""
+
+    def add(self, keys: list[bytes], counts: Any, times: Any, stored: bool) -> bool:
+        """Add int64 counts to store keys, each with the int64 highest timestamp of its records. ``stored``: the store has
+        them. ``False``: nothing was added, because a count is negative, or all counts together exceed 64 bits."""
+
+    def first(self, start: int) -> int | None:
+        """The start of the first pane that begins at ``start`` or later."""
+
+    def window(self, low: int, high: int) -> tuple[bytes, bytes, bytes, bytes]:
+        """The counts of the panes with ``low <= start < high``, added up: the keys, ascending, as data and int64 ends, and
+        int64 counts and highest timestamps."""
+
+    def drop_below(self, start: int) -> None:
+        """Forget the panes that begin before ``start``, and their changes."""
+
+    def changes(self) -> tuple[list[bytes], list[tuple[int, int]]]:
+        """What was added since the last call: store keys, in the order in which they first changed, and for each its count
+        and highest timestamp."""
+
 class SessionCounts:
     """Sessions of counted records by key, and what no store has of them yet. All of a key's sessions are here, or none. A
     session is its start, the end that it is stored under, the time of its last record and its count. The arguments: see

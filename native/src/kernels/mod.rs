@@ -12,6 +12,7 @@ pub mod json;
 pub mod lists;
 pub mod members;
 pub mod murmur;
+pub mod panes;
 pub mod rows;
 pub mod segments;
 pub mod sessions;

@@ -1,7 +1,7 @@
 //! Python's buffers as slices that can be read without the GIL, and slices as Python's `bytes`.
 
 use pyo3::buffer::{Element, PyBuffer};
-use pyo3::exceptions::PyValueError;
+use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -48,6 +48,12 @@ pub fn large_bytes<'py>(py: Python<'py>, data: &[u8]) -> PyResult<Bound<'py, PyB
         let made = ffi::PyBytes_FromStringAndSize(data.as_ptr().cast(), data.len() as isize);
         Ok(Bound::from_owned_ptr_or_err(py, made)?.cast_into_unchecked())
     }
+}
+
+/// Keys that are `bytes`.
+pub fn bytes_of<'a>(listed: &'a [Bound<'_, PyAny>]) -> PyResult<Vec<&'a [u8]>> {
+    let bytes = listed.iter().map(|name| name.cast::<PyBytes>().map(|bytes| bytes.as_bytes()));
+    bytes.collect::<Result<_, _>>().map_err(|_| PyTypeError::new_err("keys are bytes"))
 }
 
 /// The numbers as `bytes`, in the machine's own order, for `numpy.frombuffer`.

@@ -17,6 +17,7 @@ mod json_reading;
 mod json_writing;
 mod lists;
 mod members;
+mod panes;
 mod reader;
 mod rows;
 mod sessions;
@@ -27,7 +28,7 @@ mod words;
 mod writer;
 
 /// Changes with every change of a signature: a module that was built from other sources is not used.
-const INTERFACE: u32 = 19;
+const INTERFACE: u32 = 20;
 
 impl From<Refused> for PyErr {
     fn from(refused: Refused) -> PyErr {
@@ -55,6 +56,7 @@ fn penstock_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<bags::Bags>()?;
     module.add_class::<members::Members>()?;
     module.add_class::<sessions::SessionCounts>()?;
+    module.add_class::<panes::PaneCounts>()?;
     module.add_class::<tally::Tally>()?;
     module.add_function(wrap_pyfunction!(group::group_rows, module)?)?;
     module.add_function(wrap_pyfunction!(group::highest_rows, module)?)?;

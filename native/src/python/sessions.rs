@@ -1,20 +1,14 @@
 //! Sessions of counted records: see `kernels::sessions`.
 
-use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyTuple};
 
-use super::buffers::{Held, to_bytes};
+use super::buffers::{Held, bytes_of, to_bytes};
 use crate::kernels::sessions::{Batch, Names, Rules, Sessions, Stored};
 
 /// See `penstock_native.pyi`.
 #[pyclass]
 pub struct SessionCounts(Sessions);
-
-fn bytes_of<'a>(listed: &'a [Bound<'_, PyAny>]) -> PyResult<Vec<&'a [u8]>> {
-    let bytes = listed.iter().map(|name| name.cast::<PyBytes>().map(|bytes| bytes.as_bytes()));
-    bytes.collect::<Result<_, _>>().map_err(|_| PyTypeError::new_err("keys are bytes"))
-}
 
 fn list_of<'py>(py: Python<'py>, names: &Names) -> PyResult<Bound<'py, PyList>> {
     PyList::new(py, names.iter().map(|name| PyBytes::new(py, name)))

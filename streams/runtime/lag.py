@@ -35,19 +35,22 @@ class LagWatch:
         self._behind: set[TaskId] = set()
         """Tasks that had caught up and were reported as behind since."""
 
-    def look(self, tasks: Mapping[TaskId, Task], ends: Mapping[TopicPartition, int], now_s: float) -> None:
-        """Call it after each turn."""
+    def look(self, tasks: Mapping[TaskId, Task], ends: Mapping[TopicPartition, int], now_s: float) -> list[TaskId]:
+        """Call it after each turn. Returns the tasks that have caught up in it."""
+        caught_up = []
         for task_id, task in tasks.items():
             lag = sum(lag_of(task, ends).values())
             known = self._caught_up_s.get(task_id)
             if lag == 0 and (known is not None or task.feed.at_end):
                 if known is None or task_id in self._behind:
                     self._events.emit(TaskCaughtUp(task_id))
+                    caught_up.append(task_id)
                 self._caught_up_s[task_id] = now_s
                 self._behind.discard(task_id)
             elif known is not None and now_s - known >= BEHIND_AFTER_S and task_id not in self._behind:
                 self._behind.add(task_id)
                 self._events.emit(FallingBehind(task_id, lag, now_s - known))
+        return caught_up
 
     def forget(self, task_id: TaskId) -> None:
         """The task is closed."""

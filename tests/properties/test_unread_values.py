@@ -1,5 +1,6 @@
-"""Repartition topics of which nobody reads a value hold empty ones: sessions are counted as if the records were there, by
-rows and by columns, null values, late records and restarts included. Where anybody reads a value, all is sent."""
+"""Repartition topics of which nobody reads a value hold empty ones: records are counted, in windows of all kinds and without,
+as if they were there, by rows and by columns, null values, late records and restarts included. Where anybody reads a
+value, all is sent."""
 
 from __future__ import annotations
 
@@ -17,10 +18,10 @@ from penstock.streams.task.task_options import TaskOptions
 from penstock.streams.testing.test_driver import TopologyTestDriver
 from penstock.topologies.expressions.functions import col
 from penstock.topologies.operator_api.watermark_strategies import bounded_out_of_orderness
-from penstock.topologies.operators.windows.session_windows import SessionAggregateSpec
+from penstock.topologies.operators.aggregates.aggregate import AggregateSpec
 from tests.properties.following import left_behind
 
-SEEDS = range(20)
+SEEDS = range(60)
 BATCHES = (1, 10_000)
 Grouped = Callable[[Any], Any]
 
@@ -33,6 +34,14 @@ class Visit(msgspec.Struct, frozen=True):
 
 
 SESSIONS = ps.session(10, grace=5)
+WINDOWS: dict[str, Any] = {
+    "none": None,
+    "session": SESSIONS,
+    "tumbling": ps.tumbling(10, grace=5),
+    "hopping": ps.hopping(10, 5, grace=5),
+    "sliding": ps.sliding(10, grace=5),
+    "processing": ps.tumbling(10, time="processing"),
+}
 
 
 def built(counted: Grouped, watermark: int | None = 5) -> ps.Topology:
@@ -46,13 +55,22 @@ def by_page(stream: Any) -> Any:
     return stream.group_by(col("page"))
 
 
-def emitting(emission: str) -> Grouped:
-    return lambda stream: by_page(stream).windowed_by(SESSIONS).count(emission=emission).to_stream().to("out")
+def emitting(emission: str, windows: str = "session") -> Grouped:
+    def counted(stream: Any) -> None:
+        grouped = by_page(stream)
+        if windows != "none":
+            grouped = grouped.windowed_by(WINDOWS[windows])
+        grouped.count(emission=emission, combine=False).to_stream().to("out")
+
+    return counted
 
 
 def chosen(rng: random.Random) -> ps.Topology:
     emission, watermark = rng.choice(("every_update", "per_commit", "on_close")), rng.choice((None, 0, 30))
-    return built(emitting(emission), watermark)
+    windows = rng.choice(sorted(WINDOWS))
+    if windows == "none":
+        emission = rng.choice(("every_update", "per_commit"))
+    return built(emitting(emission, windows), watermark)
 
 
 def outcome(seed: int, batch: int, *, columns: bool) -> dict[str, Any]:
@@ -90,12 +108,12 @@ def values_sent(topology: ps.Topology) -> set[str]:
     return {s.value_serde.name for s in topology.operators.values() if getattr(s, "topic", None) in inner}  # type: ignore[attr-defined]  # they are sources and sinks
 
 
-def test_sessions_are_counted_as_with_values(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_records_are_counted_as_with_values(monkeypatch: pytest.MonkeyPatch) -> None:
     for seed in SEEDS:
         assert values_sent(chosen(random.Random(seed))) == {"presence", "bytes"}
         found = {(batch, columns): outcome(seed, batch, columns=columns) for batch in BATCHES for columns in (0, 1)}
         with monkeypatch.context() as patch:
-            patch.setattr(SessionAggregateSpec, "reads_values", lambda self, port: True)
+            patch.setattr(AggregateSpec, "reads_values", lambda self, port: True)
             assert values_sent(chosen(random.Random(seed))) == {"json:Visit"}
             for (batch, columns), one in found.items():
                 assert one == outcome(seed, batch, columns=bool(columns)), (seed, batch, columns)
@@ -122,6 +140,11 @@ def by_gap(stream: Any) -> None:
     by_page(stream).windowed_by(windows, retention=100).count(emission="every_update").to_stream().to("out")
 
 
+def by_function(stream: Any) -> None:
+    windows = ps.custom(lambda key, visit, ts: [(ts, ts + 1 + visit.n)], max_size=20, grace=5)
+    by_page(stream).windowed_by(windows).count(emission="every_update").to_stream().to("out")
+
+
 def two_readers(stream: Any) -> None:
     grouped = by_page(stream)
     grouped.windowed_by(SESSIONS).count(emission="on_close", name="a").to_stream().to("out")
@@ -133,7 +156,8 @@ def aggregated(stream: Any) -> None:
 
 
 def in_windows(stream: Any) -> None:
-    by_page(stream).windowed_by(ps.tumbling(10, grace=0)).count(emission="every_update").to_stream().to("out")
+    windowed = by_page(stream).windowed_by(ps.tumbling(10, grace=0))
+    windowed.reduce(lambda a, b: a, emission="every_update").to_stream().to("out")
 
 
 def mapped(stream: Any) -> None:
@@ -141,7 +165,7 @@ def mapped(stream: Any) -> None:
     again.group_by_key().windowed_by(SESSIONS).count(emission="on_close").to_stream().to("out")
 
 
-@pytest.mark.parametrize("counted", [late, by_gap, two_readers, aggregated, in_windows, mapped])
+@pytest.mark.parametrize("counted", [late, by_gap, by_function, two_readers, aggregated, in_windows, mapped])
 def test_values_that_are_read_are_sent(counted: Grouped) -> None:
     assert values_sent(built(counted)) == {"json:Visit"}
 

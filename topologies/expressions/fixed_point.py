@@ -35,25 +35,25 @@ def compared_decimals(e: Binary, types: Inference, frame: F, vec_of: Callable[[E
     kinds = {types.of(e.left).kind, types.of(e.right).kind}
     if "decimal" not in kinds or not kinds <= {"decimal", "int64"}:
         return None
-
-    def fixed(part: Expression) -> Fixed | None:
-        match part:
-            case Literal(value, _):
-                return of_constant(value)
-            case Alias(of, _):
-                return fixed(of)
-        if types.of(part).kind == "int64":
-            return of_integers(vec_of(part, frame))
-        match part:
-            case Binary(("+" | "-" | "*") as op, left, right):
-                a = fixed(left)
-                b = None if a is None else fixed(right)
-                return None if a is None or b is None else arithmetic(op, a, b)
-        return None
-
-    a = fixed(e.left)
-    b = None if a is None else fixed(e.right)
+    a = _fixed(e.left, types, frame, vec_of)
+    b = None if a is None else _fixed(e.right, types, frame, vec_of)
     return None if a is None or b is None else compared(e.op, a, b)
+
+
+def _fixed(part: Expression, types: Inference, frame: F, vec_of: Callable[[Expression, F], k.Vec]) -> Fixed | None:
+    match part:
+        case Literal(value, _):
+            return of_constant(value)
+        case Alias(of, _):
+            return _fixed(of, types, frame, vec_of)
+    if types.of(part).kind == "int64":
+        return of_integers(vec_of(part, frame))
+    match part:
+        case Binary(("+" | "-" | "*") as op, left, right):
+            a = _fixed(left, types, frame, vec_of)
+            b = None if a is None else _fixed(right, types, frame, vec_of)
+            return None if a is None or b is None else arithmetic(op, a, b)
+    return None
 
 
 def of_integers(vec: k.Vec) -> Fixed | None:

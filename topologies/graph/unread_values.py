@@ -1,7 +1,7 @@
 """Repartition topics of which nobody reads a value: only whether there is one travels.
 
-Records that are counted per session cannot be combined before their topic, so each travels; its value would be written,
-sent and read for nothing. A null value stays null, so that an operator that drops such records still does.
+Where records are only counted and not combined before their topic, each travels; its value would be written, sent and read
+for nothing. A null value stays null, so that an operator that drops such records still does.
 """
 
 from __future__ import annotations

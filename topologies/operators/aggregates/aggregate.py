@@ -85,6 +85,15 @@ class AggregateSpec(OperatorSpec):
         return counting_mode(late, why_rows=reason, sums=self.fold.sums)
 
     @property
+    def values_choose_windows(self) -> bool:
+        """Whether the window of a record depends on its value."""
+        return False
+
+    def reads_values(self, port: int) -> bool:
+        counts = self.fold.counts and self.fold.result is None
+        return not counts or self.values_choose_windows or len(self.out_ports) > 1
+
+    @property
     def keeps_records(self) -> bool:
         """Whether it keeps whole values of the records that it gets."""
         return self.fold.kept is not None and not self.fold.partials

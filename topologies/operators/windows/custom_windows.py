@@ -38,6 +38,10 @@ class CustomWindowAggregateSpec(ClosingAggregateSpec):
         """The running form."""
         return CustomWindowAggregateOperator(ctx, self)
 
+    @property
+    def values_choose_windows(self) -> bool:
+        return True  # the function gets them
+
 
 def build_operator(request: Aggregation) -> BuiltOperator:
     """The operator of an aggregation over such windows."""

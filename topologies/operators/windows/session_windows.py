@@ -44,9 +44,9 @@ class SessionAggregateSpec(ClosingAggregateSpec):
         """The running form."""
         return SessionAggregateOperator(ctx, self, self.windows)
 
-    def reads_values(self, port: int) -> bool:
-        counts = self.fold.counts and self.fold.result is None and self.windows.gap_fn is None
-        return not counts or len(self.out_ports) > 1
+    @property
+    def values_choose_windows(self) -> bool:
+        return self.windows.gap_fn is not None
 
     def input_mode(self, port: int, out: Sequence[RequiredColumns]) -> InputMode:
         reason = None

@@ -262,8 +262,7 @@ class Runtime:
         except RetriableError as exc:
             self._rejoin(exc)
             return 0
-        caught_up = self._lag.look(self.tasks, self.consumer.known_ends(), self._clock.monotonic_s())
-        self._flushing.caught_up(caught_up)
+        self._flushing.caught_up(self._lag.look(self.tasks, self.consumer.known_ends(), self._clock.monotonic_s()))
         for purger in self._purgers:
             purger.turn(self._clock.monotonic_s(), self._deletable)
         self.records += done

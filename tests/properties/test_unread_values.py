@@ -1,6 +1,6 @@
-"""Repartition topics of which nobody reads a value hold empty ones: records are counted, in windows of all kinds and without,
-as if they were there, by rows and by columns, null values, late records and restarts included. Where anybody reads a
-value, all is sent."""
+"""Repartition topics of which nobody reads a value hold empty ones: records are counted, with and without windows, as if
+they were there, by rows and by columns, null values, late records and restarts included. Where anybody reads a value, all is
+sent."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ class Trial:
 def random_trial(rng: random.Random) -> Trial:
     """Any clock, grace, offset and retention; keys of a fixed length or not; combined before a repartition topic or not."""
     clock = rng.choice(("stream", "stream", "watermark", "watermark", "wall"))
-    size, advance = rng.choice(((10, 5), (10, 2), (6, 4), (9, 1), (30, 20)))
+    size, advance = rng.choice(((10, 5), (10, 2), (6, 4), (9, 1), (60, 1), (30, 20)))
     options: dict[str, Any] = {"time": "processing"} if clock == "wall" else {"grace": rng.choice((0, 0, 4, 25))}
     windows = hopping(size, advance, offset=rng.choice((0, 0, 3)), **options)
     keys: Any = rng.choice((str, int))

@@ -1,6 +1,10 @@
 //! Counts of records by pane and key, and what a store does not have of them yet. A window that overlaps others is a run of
 //! panes: its counts are those of its panes, added up.
 //!
+//! The last window that was asked for is kept, so that the next one costs what the panes between them hold, however many there
+//! are in a window: what leaves is subtracted, and what enters is added. The latest time of a key needs no subtraction: panes
+//! follow one another, so the last pane that has the key has it.
+//!
 //! A store key is the start of the pane (8 bytes, big-endian) and then the key. Of each key there is one name and one number,
 //! however many panes it is in; the number is given again when the last of them is gone.
 
@@ -30,6 +34,53 @@ struct Counted {
 struct Pane {
     start: i64,
     counts: HashMap<u32, Counted, RandomState>,
+}
+
+/// What the panes of the last window hold of a key.
+#[derive(Clone, Copy, Default)]
+struct Held {
+    panes: u32,
+    count: i64,
+    latest: i64,
+}
+
+/// The last window: the panes with `low <= start < high`.
+#[derive(Default)]
+struct Last {
+    low: i64,
+    high: i64,
+    /// By the number of the key, as far as numbers were needed.
+    held: Vec<Held>,
+}
+
+impl Last {
+    fn has(&self, start: i64) -> bool {
+        self.low <= start && start < self.high
+    }
+
+    fn at(&mut self, number: u32) -> &mut Held {
+        if self.held.len() <= number as usize {
+            self.held.resize(number as usize + 1, Held::default());
+        }
+        &mut self.held[number as usize]
+    }
+
+    fn enter(&mut self, pane: &Pane) {
+        for (&number, entry) in &pane.counts {
+            let held = self.at(number);
+            held.latest = if held.panes == 0 { entry.latest } else { held.latest.max(entry.latest) };
+            held.panes += 1;
+            held.count += entry.count;
+        }
+    }
+
+    fn leave(&mut self, pane: &Pane) {
+        for (&number, entry) in &pane.counts {
+            let held = self.at(number);
+            held.panes -= 1;
+            held.count -= entry.count;
+        }
+    }
 }
 
 /// The counts of one window: by key, as bytes.
@@ -62,6 +113,7 @@ pub struct Panes {
     total: i64,
     /// Start and key of the changed entries, in the order of their first change.
     changed: Vec<(i64, u32)>,
+    last: Last,
 }
 
 fn start_of(key: &[u8]) -> Option<i64> {
@@ -141,13 +193,23 @@ impl Panes {
 
     fn count(&mut self, at: usize, number: u32, count: i64, time: i64, stored: bool) {
         let pane = &mut self.panes[at];
+        let mut new = false;
         let entry = pane.counts.entry(number).or_insert_with(|| {
-            self.entries += 1;
-            self.keys[number as usize].panes += 1;
+            new = true;
             Counted { count: 0, latest: i64::MIN, changed: false }
         });
         entry.count += count;
         entry.latest = entry.latest.max(time);
+        if new {
+            self.entries += 1;
+            self.keys[number as usize].panes += 1;
+        }
+        if self.last.has(pane.start) {
+            let held = self.last.at(number);
+            held.latest = if held.panes == 0 { time } else { held.latest.max(time) };
+            held.panes += u32::from(new);
+            held.count += count;
+        }
         if !stored && !entry.changed {
             entry.changed = true;
             self.changed.push((pane.start, number));
@@ -160,34 +222,37 @@ impl Panes {
     }
 
     /// The counts of the panes with `low <= start < high`, added up.
-    pub fn window(&self, low: i64, high: i64) -> Window {
-        let from = self.panes.partition_point(|pane| pane.start < low);
-        let to = self.panes.partition_point(|pane| pane.start < high).max(from);
-        // By number, one more than the place in `found`; 0: not there.
-        let mut places = vec![0u32; self.keys.len()];
-        let mut found: Vec<(u64, u32, i64, i64)> = vec![];
-        for pane in &self.panes[from..to] {
-            for (&number, entry) in &pane.counts {
-                let place = &mut places[number as usize];
-                if *place == 0 {
-                    found.push((head_of(&self.keys[number as usize].name), number, 0, i64::MIN));
-                    *place = found.len() as u32;
-                }
-                let (_, _, count, latest) = &mut found[*place as usize - 1];
-                *count += entry.count;
-                *latest = entry.latest.max(*latest);
-            }
-        }
+    pub fn window(&mut self, low: i64, high: i64) -> Window {
+        self.move_last(low, high.max(low));
         let name = |number: u32| &*self.keys[number as usize].name;
+        let held = self.last.held.iter().enumerate().filter(|(_, held)| held.panes > 0);
+        let mut found: Vec<(u64, u32)> = held.map(|(n, _)| (head_of(name(n as u32)), n as u32)).collect();
         found.sort_unstable_by(|a, b| a.0.cmp(&b.0).then_with(|| name(a.1).cmp(name(b.1))));
         let mut window = Window { ends: vec![0], ..Window::default() };
-        for (_, number, count, latest) in found {
+        for (_, number) in found {
+            let held = self.last.held[number as usize];
             window.names.extend_from_slice(name(number));
             window.ends.push(window.names.len() as i64);
-            window.counts.push(count);
-            window.latest.push(latest);
+            window.counts.push(held.count);
+            window.latest.push(held.latest);
         }
         window
+    }
+
+    /// Makes these panes those of the last window.
+    fn move_last(&mut self, low: i64, high: i64) {
+        let last = &mut self.last;
+        if low < last.low || high < last.high || low >= last.high {
+            *last = Last { low, high: low, held: vec![] };
+        }
+        let (left, entered) = (last.low..low, last.high..high);
+        for pane in self.panes.iter().filter(|pane| left.contains(&pane.start)) {
+            last.leave(pane);
+        }
+        for pane in self.panes.iter().filter(|pane| entered.contains(&pane.start)) {
+            last.enter(pane);
+        }
+        (last.low, last.high) = (low, high);
     }
 
     /// Forgets the panes that start below `start`, and what has changed in them.
@@ -197,6 +262,12 @@ impl Panes {
             return;
         }
         self.changed.retain(|&(of, _)| of >= start);
+        let last = &mut self.last;
+        let known = last.low..last.high;
+        for pane in self.panes[..gone].iter().filter(|pane| known.contains(&pane.start)) {
+            last.leave(pane);
+        }
+        (last.low, last.high) = (last.low.max(start), last.high.max(start));
         for pane in self.panes.drain(..gone) {
             self.entries -= pane.counts.len();
             for (number, entry) in pane.counts {
@@ -271,11 +342,54 @@ mod tests {
         assert_eq!(listed(&panes.window(10, 30)), [row("a", 5, 20), row("b", 6, 21)]);
         assert_eq!(listed(&panes.window(20, 40)), [row("a", 3, 20), row("auction-1", 4, 33), row("b", 6, 21)]);
         assert_eq!((listed(&panes.window(11, 20)), listed(&panes.window(30, 10))), (vec![], vec![]));
+        assert_eq!(listed(&panes.window(10, 30)), [row("a", 5, 20), row("b", 6, 21)]);
         assert_eq!(
             (panes.first(0), panes.first(20), panes.first(21), panes.first(31)),
             (Some(10), Some(20), Some(30), None)
         );
         assert_eq!(panes.len(), 4);
+    }
+
+    /// What a window holds, from its panes alone.
+    fn computed(panes: &Panes, low: i64, high: i64) -> Vec<(String, i64, i64)> {
+        let mut found = std::collections::BTreeMap::<String, (i64, i64)>::new();
+        for pane in panes.panes.iter().filter(|pane| low <= pane.start && pane.start < high) {
+            for (&number, entry) in &pane.counts {
+                let name = String::from_utf8(panes.keys[number as usize].name.to_vec()).unwrap();
+                let (count, latest) = found.entry(name).or_insert((0, i64::MIN));
+                (*count, *latest) = (*count + entry.count, entry.latest.max(*latest));
+            }
+        }
+        found.into_iter().map(|(name, (count, latest))| (name, count, latest)).collect()
+    }
+
+    #[test]
+    fn windows_that_move_on_hold_what_their_panes_hold() {
+        let mut panes = Panes::default();
+        let mut state = 7u64;
+        let mut random = move |below: i64| {
+            state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            (state >> 33) as i64 % below
+        };
+        let mut floor = 0;
+        for _ in 0..3_000 {
+            match random(8) {
+                0 => {
+                    floor += random(3) * 2;
+                    panes.drop_below(floor);
+                }
+                1 | 2 => {
+                    let low = floor + random(3);
+                    let high = low + random(12);
+                    assert_eq!(listed(&panes.window(low, high)), computed(&panes, low, high));
+                }
+                _ => {
+                    let start = floor + random(14);
+                    let name = ["a", "b", "c", "d", "e"][random(5) as usize];
+                    added(&mut panes, &[(start, name, random(3), 100 * start + random(100))], false);
+                }
+            }
+        }
     }
 
     #[test]

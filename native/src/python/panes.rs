@@ -36,8 +36,8 @@ impl PaneCounts {
     }
 
     /// `(keys, their int64 ends, int64 counts, int64 times)`.
-    fn window<'py>(&self, py: Python<'py>, low: i64, high: i64) -> PyResult<Bound<'py, PyTuple>> {
-        let panes = &self.0;
+    fn window<'py>(&mut self, py: Python<'py>, low: i64, high: i64) -> PyResult<Bound<'py, PyTuple>> {
+        let panes = &mut self.0;
         let found = py.detach(|| panes.window(low, high));
         let numbers = [&found.ends, &found.counts, &found.latest].map(|part| to_bytes(py, part));
         let [ends, counts, latest] = numbers;

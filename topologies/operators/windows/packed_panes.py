@@ -18,7 +18,8 @@ from penstock.topologies.operator_api.columns import BytesColumn, Ints
 if TYPE_CHECKING:
     from penstock_native import PaneCounts
 
-ENTRIES_MAX = 1 << 20
+ENTRIES_MAX = 1 << 18
+"""About 35 MB if each is of another key, 10 MB if each key is in several panes."""
 _PENDING_MAX = 1 << 16
 """With more changes than this the store gets them at once, and sees that they need a commit."""
 

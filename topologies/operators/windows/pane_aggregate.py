@@ -3,10 +3,11 @@
 A pane is as long as the greatest common divisor of size and advance, so every window is a run of whole panes. A
 record goes into one pane instead of all its windows. When a window closes, its aggregate is
 
-* the merge of its panes, which the compiled part adds up if they are counts (``packed_panes``), or
+* the merge of its panes, or
 * with an inverse, that of the window before it, without the panes that left and with those that entered (DStreams'
   reduceByWindow): a store keeps, per key, the aggregate of the last closed window, corrected when a late record
-  changes one of its panes. Counts do without: to add up a few numbers costs less than a second store.
+  changes one of its panes. Counts need no such store: numbers can be added up again after a restart. The compiled part
+  does it (``packed_panes``), or a dictionary has them.
 
 The results are those of ``window_aggregate``, if ``merge`` and ``inverse`` keep their promises, and go into a store
 of the same form; open windows are not in it. For ``on_close`` only: other emissions show every change of each window,
@@ -17,6 +18,7 @@ from __future__ import annotations
 
 import dataclasses
 import struct
+from collections.abc import Iterator
 from typing import Any, cast
 
 import numpy as np
@@ -61,7 +63,7 @@ def pays(request: Aggregation) -> bool:
 
 def _counted(fold: Fold) -> bool:
     """Whether the aggregates are numbers of records."""
-    return (fold.counts or fold.sums) and fold.result is None
+    return (fold.counts or fold.sums) and fold.inverse is not None and fold.result is None
 
 
 def by_panes(spec: WindowAggregateSpec) -> PaneAggregateSpec:
@@ -183,71 +185,13 @@ class PaneAggregateOperator(WindowAggregateOperator):
         return self._windows.end_of(max(self.floor, self._windows.open_from(pane)))
 
 
-class _CountedPanesOperator(PaneAggregateOperator):
-    """The panes are counts, which ``PackedPanes`` has while it is in use."""
-
-    def __init__(self, ctx: OperatorContext, spec: PaneAggregateSpec) -> None:
-        super().__init__(ctx, spec)
-        self._sums = spec.fold.sums
-        self._packed = PackedPanes.of(self._state)
-
-    def _expire(self) -> None:
-        super()._expire()
-        if self._packed is not None:
-            self._packed.drop_below(self._oldest_pane())
-
-    def prefetch(self, port: int, batch: Batch) -> None:
-        if self._packed is None or not self._packed.in_use():
-            super().prefetch(port, batch)
-
-    def fold_columns(self, batch: ColumnBatch, touched: Touched) -> bool:
-        if self._packed is not None:
-            counts = touched.sums(batch, of_values=self._sums)
-            if counts is not None and self._packed.add(touched.entries.store_keys, counts, touched.latest(batch.times)):
-                return True
-        return super().fold_columns(batch, touched)
-
-    def apply(self, port: int, batch: Batch, store_keys: list[bytes]) -> None:
-        counts = batch.values if self._sums else np.ones(len(batch), np.int64)
-        if self._packed is None or not self._packed.add(store_keys, counts, batch.timestamps):
-            super().apply(port, batch, store_keys)
-
-    def close_windows(self, before: int, order: int) -> None:
-        packed = self._packed
-        if packed is None or not packed.in_use():
-            super().close_windows(before, order)
-            return
-        start = before
-        while start < self.floor:
-            found = packed.window(start, start + self._size)
-            if len(found.counts):
-                self._emit_counts(start, found, order)
-                start += self._advance_ms
-            else:
-                start = self.next_with_data(start)
-
-    def _emit_counts(self, start: int, found: WindowCounts, order: int) -> None:
-        """Keep and emit the results of one window."""
-        keys = cast(list[bytes], found.keys.to_list())
-        prefix, counts, times = _START.pack(start), found.counts.tolist(), found.times.tolist()
-        store_keys = list(map(prefix.__add__, keys))
-        self._results.put_entries(store_keys, list(zip(counts, times, strict=True)), times)
-        if self.ctx.has_consumers:
-            self._emit_rows(start, keys, counts, times, order)
-
-    def first_pane(self, start: int) -> int | None:
-        if self._packed is None or not self._packed.in_use():
-            return super().first_pane(start)
-        return self._packed.first(start)
-
-
 class _InversePaneAggregateOperator(PaneAggregateOperator):
     """``_running``: per key (number of panes, aggregate) of the window that closed last, which starts an advance below the
     floor."""
 
     def __init__(self, ctx: OperatorContext, spec: PaneAggregateSpec) -> None:
         super().__init__(ctx, spec)
-        self._running = ctx.state(spec.stores[2].name)
+        self._running = ctx.state(spec.stores[2].name) if len(spec.stores) > 2 else _RunningCounts()
         assert spec.fold.inverse is not None
         self._inverse = spec.fold.inverse
 
@@ -309,6 +253,96 @@ class _InversePaneAggregateOperator(PaneAggregateOperator):
                 self.emit_window(start, rows, order)
             last, covered = start, start + self._size
             start = start + self._advance_ms if rows else self.next_with_data(start + self._advance_ms)
+
+
+class _RunningCounts:
+    """The counts of the last window in memory, as the store of ``_InversePaneAggregateOperator`` has them."""
+
+    def __init__(self) -> None:
+        self._rows: dict[bytes, tuple[tuple[int, int], int]] = {}
+
+    def get(self, key: bytes) -> tuple[tuple[int, int], int] | None:
+        return self._rows.get(key)
+
+    def put(self, key: bytes, value: tuple[int, int] | None, ts: int) -> None:
+        if value is None:
+            self._rows.pop(key, None)
+        else:
+            self._rows[key] = (value, ts)
+
+    def range(self) -> Iterator[tuple[bytes, tuple[int, int], int]]:
+        return ((key, *self._rows[key]) for key in sorted(self._rows))
+
+
+class _CountedPanesOperator(_InversePaneAggregateOperator):
+    """The panes are counts. ``PackedPanes`` has them while it is in use; afterwards the last window's are in memory."""
+
+    def __init__(self, ctx: OperatorContext, spec: PaneAggregateSpec) -> None:
+        super().__init__(ctx, spec)
+        self._sums = spec.fold.sums
+        self._packed = PackedPanes.of(self._state)
+        self._added_up = False
+        """Whether the last window's counts are in ``_running``."""
+
+    def _add_up(self, floor: int) -> None:
+        """Have the counts of the last window that closed, if ``floor`` is that of the windows that are open."""
+        last = floor - self._advance_ms
+        if not self._added_up and last >= self._first:
+            for key, count, ts in self._range(last, last + self._size):
+                self._correct(key[8:], None, (count, ts))
+        self._added_up = True
+
+    def _expire(self) -> None:
+        super()._expire()
+        if self._packed is not None:
+            self._packed.drop_below(self._oldest_pane())
+
+    def prefetch(self, port: int, batch: Batch) -> None:
+        if self._packed is None or not self._packed.in_use():
+            super().prefetch(port, batch)
+
+    def fold_columns(self, batch: ColumnBatch, touched: Touched) -> bool:
+        if self._packed is not None:
+            counts = touched.sums(batch, of_values=self._sums)
+            if counts is not None and self._packed.add(touched.entries.store_keys, counts, touched.latest(batch.times)):
+                return True
+        self._add_up(self.floor)
+        return super().fold_columns(batch, touched)
+
+    def apply(self, port: int, batch: Batch, store_keys: list[bytes]) -> None:
+        counts = batch.values if self._sums else np.ones(len(batch), np.int64)
+        if self._packed is None or not self._packed.add(store_keys, counts, batch.timestamps):
+            self._add_up(self.floor)
+            super().apply(port, batch, store_keys)
+
+    def close_windows(self, before: int, order: int) -> None:
+        packed = self._packed
+        if packed is None or not packed.in_use():
+            self._add_up(before)
+            super().close_windows(before, order)
+            return
+        start = before
+        while start < self.floor:
+            found = packed.window(start, start + self._size)
+            if len(found.counts):
+                self._emit_counts(start, found, order)
+                start += self._advance_ms
+            else:
+                start = self.next_with_data(start)
+
+    def _emit_counts(self, start: int, found: WindowCounts, order: int) -> None:
+        """Keep and emit the results of one window."""
+        keys = cast(list[bytes], found.keys.to_list())
+        prefix, counts, times = _START.pack(start), found.counts.tolist(), found.times.tolist()
+        store_keys = list(map(prefix.__add__, keys))
+        self._results.put_entries(store_keys, list(zip(counts, times, strict=True)), times)
+        if self.ctx.has_consumers:
+            self._emit_rows(start, keys, counts, times, order)
+
+    def first_pane(self, start: int) -> int | None:
+        if self._packed is None or not self._packed.in_use():
+            return super().first_pane(start)
+        return self._packed.first(start)
 
 
 def counted(inner: Serde[Any]) -> Serde[tuple[int, Any]]:

@@ -1,7 +1,7 @@
 //! Counts of records by pane and key, and what a store does not have of them yet. A window that overlaps others is a run of
 //! panes: its counts are those of its panes, added up.
 //!
-//! The last window that was asked for is kept, so that the next one costs what the panes between them hold, however many there
+//! The last window is kept, so that the next one costs what the panes between them hold, however many there
 //! are in a window: what leaves is subtracted, and what enters is added. The latest time of a key needs no subtraction: panes
 //! follow one another, so the last pane that has the key has it.
 //!

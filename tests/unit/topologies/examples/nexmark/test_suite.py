@@ -56,7 +56,8 @@ def without_collector() -> Iterator[set[str]]:
     gc.collect()
     gc.set_debug(0)
     found |= {type(o).__qualname__ for o in gc.garbage if type(o).__module__.startswith("penstock")}
-    found |= {o.__qualname__ for o in gc.garbage if isinstance(o, FunctionType)}
+    functions = [o for o in gc.garbage if isinstance(o, FunctionType)]
+    found |= {o.__qualname__ for o in functions if str(o.__module__).startswith("penstock")}
     gc.garbage.clear()
     gc.enable()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from penstock.state.log import Record
@@ -19,6 +19,8 @@ from penstock.topologies.operator_api.operator import Operator, OperatorContext,
 SIZES = (1, 2, 7, 10_000)
 COMMIT, RESTART, RESTORE = "commit", "restart", "restore"
 """``RESTORE``: a restart from the changelogs alone."""
+READ, DISCARD = "read", "discard"
+"""``READ``: others read the stores before the commit. ``DISCARD``: what was not committed is lost."""
 
 
 class Put(NamedTuple):
@@ -102,6 +104,28 @@ def take_step(driver: TopologyTestDriver, step: Wait | str) -> None:
         driver.commit()
     else:
         driver.restart(restore=step == RESTORE)
+
+
+def take_all(
+    driver: TopologyTestDriver, steps: Sequence[Record | Wait | str], look: Callable[[TopologyTestDriver], Any]
+) -> list[Any]:
+    """Take steps and records of the topic ``in``, commit, and restore. Returns what ``look`` saw at each ``READ``."""
+    waiting: list[Record] = []
+    seen = []
+    for step in [*steps, COMMIT, RESTORE]:
+        if isinstance(step, Record):
+            waiting.append(step)
+            continue
+        driver.pipe_all("in", waiting)
+        waiting.clear()
+        if step == READ:
+            seen.append(look(driver))
+        elif step == DISCARD:
+            for task in driver.tasks.values():
+                task.discard(task._start)
+        else:
+            take_step(driver, step)
+    return seen
 
 
 def left_behind(driver: TopologyTestDriver) -> dict[str, Any]:

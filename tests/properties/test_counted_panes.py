@@ -22,11 +22,9 @@ from penstock.topologies.graph.topology import Topology
 from penstock.topologies.operator_api.watermark_strategies import bounded_out_of_orderness
 from penstock.topologies.operators.windows import packed_panes, window_operator_choice
 from penstock.topologies.windows import hopping
-from tests.properties.following import COMMIT, RESTART, RESTORE, Wait, take_step
+from tests.properties.following import COMMIT, DISCARD, READ, RESTART, RESTORE, Wait, take_all
 
 SIZES = (3, 17, 10_000)
-READ, DISCARD = "read", "discard"
-"""``READ``: others read the stores before the commit. ``DISCARD``: what was not committed is lost."""
 Step = Record | Wait | str
 
 
@@ -102,21 +100,7 @@ def play(trial: Trial, size: int, *, columns: bool) -> Played:
     """Play the steps in batches of at most ``size``."""
     options = TaskOptions(batch_max_records=size, wall_resolution_ms=1)
     with TopologyTestDriver(trial.topology, options=options, columns=columns, auto_commit=False) as driver:
-        waiting: list[Record] = []
-        reads: list[dict[str, list[Any]]] = []
-        for step in [*trial.steps, COMMIT, RESTORE]:
-            if isinstance(step, Record):
-                waiting.append(step)
-                continue
-            driver.pipe_all("in", waiting)
-            waiting.clear()
-            if step == READ:
-                reads.append(stores_of(driver))
-            elif step == DISCARD:
-                for task in driver.tasks.values():
-                    task.discard(task._start)
-            else:
-                take_step(driver, step)
+        reads = take_all(driver, trial.steps, stores_of)
         late = driver.read("late") if trial.late else []
         logs = dict(driver.changelogs)
         return Played(driver.read("out"), late, driver.dropped_records, stores_of(driver), reads, logs)

@@ -28,12 +28,10 @@ from penstock.topologies.operator_api.watermark_strategies import bounded_out_of
 from penstock.topologies.operators.base import entry_index
 from penstock.topologies.operators.windows import session_columns
 from penstock.topologies.windows import session
-from tests.properties.following import COMMIT, RESTART, RESTORE, Wait, take_step
+from tests.properties.following import COMMIT, DISCARD, READ, RESTART, RESTORE, Wait, take_all
 
 pytestmark = pytest.mark.filterwarnings("error::RuntimeWarning")  # numpy would say what rows do not
 SIZES = (3, 17, 10_000)
-READ, DISCARD = "read", "discard"
-"""``READ``: others read the stores before the commit. ``DISCARD``: what was not committed is lost."""
 
 
 class Reading(msgspec.Struct, frozen=True):
@@ -136,21 +134,7 @@ def play(trial: Trial, size: int, *, columns: bool, failing: str = "fail") -> Pl
     policies = Policies(processing=failing)
     options = TaskOptions(batch_max_records=size, wall_resolution_ms=1, policies=policies)
     with TopologyTestDriver(trial.topology, options=options, columns=columns, auto_commit=False) as driver:
-        waiting: list[Record] = []
-        reads: list[dict[str, list[Any]]] = []
-        for step in [*trial.steps, COMMIT, RESTORE]:
-            if isinstance(step, Record):
-                waiting.append(step)
-                continue
-            driver.pipe_all("in", waiting)
-            waiting.clear()
-            if step == READ:
-                reads.append(stores_of(driver))
-            elif step == DISCARD:
-                for task in driver.tasks.values():
-                    task.discard(task._start)
-            else:
-                take_step(driver, step)
+        reads = take_all(driver, trial.steps, stores_of)
         dropped = driver.dropped_records
         return Played(driver.read("out"), driver.read("late"), dropped, stores_of(driver), reads)
 

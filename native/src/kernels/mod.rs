@@ -1,5 +1,9 @@
 //! Kernels on whole columns, independent of Python: each is a function of slices, or a structure of its own.
 
+use std::hash::{BuildHasher, Hasher};
+
+use foldhash::fast::RandomState;
+
 pub mod avro;
 pub mod bags;
 pub mod changelog;
@@ -19,3 +23,10 @@ pub mod sessions;
 pub mod tally;
 pub mod tuples;
 pub mod words;
+
+/// The hash of a key's bytes.
+fn hash_of(hasher: &RandomState, name: &[u8]) -> u64 {
+    let mut hasher = hasher.build_hasher();
+    hasher.write(name);
+    hasher.finish()
+}

@@ -1,19 +1,19 @@
 //! Counts of records by pane and key, and what a store does not have of them yet. A window that overlaps others is a run of
 //! panes: its counts are those of its panes, added up.
 //!
-//! The last window is kept, so that the next one costs what the panes between them hold, however many there
-//! are in a window: what leaves is subtracted, and what enters is added. The latest time of a key needs no subtraction: panes
-//! follow one another, so the last pane that has the key has it.
+//! The last window is kept, so that the next one costs what the panes between them hold, however many there are in a window:
+//! what leaves is subtracted, and what enters is added. The latest time of a key needs no subtraction: panes follow one
+//! another, so the last pane that has the key has it.
 //!
 //! A store key is the start of the pane (8 bytes, big-endian) and then the key. Of each key there is one name and one number,
 //! however many panes it is in; the number is given again when the last of them is gone.
 
 use std::collections::HashMap;
-use std::hash::{BuildHasher, Hasher};
 
 use foldhash::fast::RandomState;
 use hashbrown::HashTable;
 
+use super::hash_of;
 use super::segments::head_of;
 use crate::refused::Refused;
 
@@ -263,9 +263,10 @@ impl Panes {
         }
         self.changed.retain(|&(of, _)| of >= start);
         let last = &mut self.last;
-        let known = last.low..last.high;
-        for pane in self.panes[..gone].iter().filter(|pane| known.contains(&pane.start)) {
-            last.leave(pane);
+        for pane in &self.panes[..gone] {
+            if last.has(pane.start) {
+                last.leave(pane);
+            }
         }
         (last.low, last.high) = (last.low.max(start), last.high.max(start));
         for pane in self.panes.drain(..gone) {
@@ -300,12 +301,6 @@ impl Panes {
         }
         found
     }
-}
-
-fn hash_of(hasher: &RandomState, name: &[u8]) -> u64 {
-    let mut hasher = hasher.build_hasher();
-    hasher.write(name);
-    hasher.finish()
 }
 
 #[cfg(test)]

@@ -9,13 +9,13 @@ mod records;
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
-use std::hash::{BuildHasher, Hasher};
 
 use foldhash::fast::RandomState;
 use hashbrown::HashTable;
 
 pub use self::changes::Names;
 pub use self::records::{Batch, Closed};
+use super::hash_of;
 
 /// Of a queue in which a key has no place.
 const NEVER: i64 = i64::MAX;
@@ -169,12 +169,6 @@ impl Sessions {
             self.queue.push(Reverse((key.queued, at)));
         }
     }
-}
-
-fn hash_of(hasher: &RandomState, name: &[u8]) -> u64 {
-    let mut hasher = hasher.build_hasher();
-    hasher.write(name);
-    hasher.finish()
 }
 
 #[cfg(test)]

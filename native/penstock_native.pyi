@@ -45,8 +45,12 @@ class Reader:
     def leave(self, topic: str, partition: int) -> None:
         """Read it no more. After the call that stops it in the client."""
 
+    def discard(self, topic: str, partition: int) -> None:
+        """Drop what was read ahead of it. Before each call that seeks or pauses it in the client."""
+
     def drain(self, max_records: int, timeout_ms: int) -> tuple[list[_Chunk], list[_Event]]:
         """What is there, up to ``max_records`` records and events, waiting for the first of them; chunks per partition.
+        If there were that many, a thread reads on after the call.
         May return nothing before the time is over. A record with a header whose name is not UTF-8 is an event of the code
         ``_VALUE_DESERIALIZATION``; of its partition nothing behind it is handed over, so the client is to be sought to it
         before the next call."""

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
-import confluent_kafka
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # exported there, without the mark that mypy wants
     AdminClient,
@@ -21,6 +20,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # exported th
 from penstock.state.errors import IncompatibleError, PenstockError, RetriableError, UserError
 from penstock.state.log import TopicPartition
 from penstock.streams.kafka.client_log import client_logger
+from penstock.streams.kafka.client_partitions import to_client, to_commit
 from penstock.streams.kafka.connection_causes import ConnectionCauses
 from penstock.streams.kafka.coordinator_requests import COORDINATOR_TIMEOUT_S, CoordinatorClient
 from penstock.streams.kafka.errors import SILENT, error_of, not_opened, translate, translated
@@ -232,7 +232,7 @@ class KafkaAdmin:
 
     def delete_before(self, offsets: Mapping[TopicPartition, int]) -> Deletion:
         """See the port."""
-        native = [confluent_kafka.TopicPartition(tp.topic, tp.partition, offset) for tp, offset in offsets.items()]
+        native = [to_client(tp, offset) for tp, offset in offsets.items()]
         try:
             asked = self._client.delete_records(native, request_timeout=self._request_timeout_s)
         except KafkaException as exc:
@@ -300,9 +300,7 @@ class KafkaAdmin:
         """See the port. Raises ``UserError`` while the group has members."""
         if not offsets:
             return
-        native = [
-            confluent_kafka.TopicPartition(tp.topic, tp.partition, c.offset, c.metadata) for tp, c in offsets.items()
-        ]
+        native = to_commit(offsets)
         doing = f"setting the committed positions of group {group}"
 
         def ask(left_s: float) -> None:

@@ -25,6 +25,7 @@ from penstock.state.errors import PenstockError
 from penstock.state.log import TopicPartition
 from penstock.streams.kafka import columns
 from penstock.streams.kafka.client_log import client_logger
+from penstock.streams.kafka.client_partitions import from_client, to_client, to_commit
 from penstock.streams.kafka.errors import error_of, not_opened, translate, translated
 from penstock.streams.kafka.leave_group import EVENTS_MAX, settle
 from penstock.streams.kafka.log_ends import EpochProbe, from_leaders, leader_epochs, watermarks
@@ -37,17 +38,8 @@ from penstock.streams.ports.log import Fetched, OffsetAndMetadata
 
 REQUEST_TIMEOUT_S = 60.0
 _LEADERS_S = 10.0  # within a commit, whose transaction has its own timeout
-_NO_OFFSET = -1001  # librdkafka's "invalid": no position, nothing committed
 _error: Any = Message.error
 _Offsets = dict[TopicPartition, int]
-
-
-def _native(tp: TopicPartition, offset: int = _NO_OFFSET, metadata: str = "") -> confluent_kafka.TopicPartition:
-    return confluent_kafka.TopicPartition(tp.topic, tp.partition, offset, metadata)
-
-
-def _ours(partitions: Iterable[confluent_kafka.TopicPartition]) -> list[TopicPartition]:
-    return [TopicPartition(p.topic, p.partition) for p in partitions]
 
 
 class KafkaConsumer:
@@ -100,13 +92,13 @@ class KafkaConsumer:
         callbacks."""
 
         def assigned(_: Consumer, partitions: list[confluent_kafka.TopicPartition]) -> None:
-            self._guarded(self._on_assigned, _ours(partitions), on_assign)
+            self._guarded(self._on_assigned, from_client(partitions), on_assign)
 
         def revoked(_: Consumer, partitions: list[confluent_kafka.TopicPartition]) -> None:
-            self._guarded(self._on_taken, _ours(partitions), on_revoke)
+            self._guarded(self._on_taken, from_client(partitions), on_revoke)
 
         def lost(_: Consumer, partitions: list[confluent_kafka.TopicPartition]) -> None:
-            self._guarded(self._on_taken, _ours(partitions), on_lost)
+            self._guarded(self._on_taken, from_client(partitions), on_lost)
 
         with translating(f"subscribing to {', '.join(topics)}"):
             self._open().subscribe(list(topics), on_assign=assigned, on_revoke=revoked, on_lost=lost)
@@ -157,7 +149,7 @@ class KafkaConsumer:
             self._forget(partitions)
             if self._client is not None:
                 if self._incremental:
-                    self._client.incremental_unassign([_native(tp) for tp in partitions])
+                    self._client.incremental_unassign([to_client(tp) for tp in partitions])
                 else:
                     self._client.unassign()
                 self._leave(partitions)
@@ -166,10 +158,14 @@ class KafkaConsumer:
         if self._reader is not None:
             self._reader.leave(partitions)
 
+    def _discard(self, partitions: Iterable[TopicPartition]) -> None:
+        if self._reader is not None:
+            self._reader.discard(partitions)
+
     def _forget(self, partitions: Iterable[TopicPartition]) -> None:
         partitions = list(partitions)
         # Otherwise the client would keep a partition paused when it comes back.
-        paused = [_native(tp) for tp in partitions if tp in self._paused]
+        paused = [to_client(tp) for tp in partitions if tp in self._paused]
         if paused and self._client is not None:
             with translating("letting go of paused partitions"):
                 self._client.resume(paused)
@@ -186,8 +182,8 @@ class KafkaConsumer:
         starting = self._positions if whole else added
         if self._reader is not None:
             self._reader.follow(starting)
-        (client.assign if whole else client.incremental_assign)([_native(tp, at) for tp, at in starting.items()])
-        paused = [_native(tp) for tp in self._paused]
+        (client.assign if whole else client.incremental_assign)([to_client(tp, at) for tp, at in starting.items()])
+        paused = [to_client(tp) for tp in self._paused]
         if paused:
             client.pause(paused)
 
@@ -222,7 +218,7 @@ class KafkaConsumer:
             if self._subscribed and not self._incremental:
                 self._tell_assignment({})
             else:
-                self._open().incremental_unassign([_native(tp) for tp in leaving])
+                self._open().incremental_unassign([to_client(tp) for tp in leaving])
         self._leave(leaving)
 
     def seek(self, partition: TopicPartition, offset: int) -> None:
@@ -232,8 +228,9 @@ class KafkaConsumer:
         self._positions[partition] = offset
         if self._in_callback:
             self._touched.add(partition)
+        self._discard([partition])
         try:
-            self._open().seek(_native(partition, offset))
+            self._open().seek(to_client(partition, offset))
         except KafkaException as exc:
             err = error_of(exc)
             if err is None or err.code() != KafkaError._STATE:
@@ -248,7 +245,7 @@ class KafkaConsumer:
             return
         with translating(f"restarting {sorted(again)}"):
             if not self._subscribed or self._incremental:
-                self._open().incremental_unassign([_native(tp) for tp in again])
+                self._open().incremental_unassign([to_client(tp) for tp in again])
             self._tell_assignment(again)
 
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
@@ -257,8 +254,9 @@ class KafkaConsumer:
         chosen = [tp for tp in partitions if (tp in self._positions or tp in offered) and tp not in self._paused]
         self._paused.update(chosen)
         # Inside on_assign the client does not have them yet: they start paused.
-        native = [_native(tp) for tp in chosen if tp in self._positions and tp not in offered]
+        native = [to_client(tp) for tp in chosen if tp in self._positions and tp not in offered]
         if native:
+            self._discard(chosen)
             with translating(f"pausing {chosen}"):
                 self._open().pause(native)
 
@@ -270,7 +268,7 @@ class KafkaConsumer:
             running = [tp for tp in chosen if tp in self._positions and tp not in (self._offered or {})]
             if running:
                 with translating(f"resuming {chosen}"):
-                    self._open().resume([_native(tp) for tp in running])
+                    self._open().resume([to_client(tp) for tp in running])
                 self._go_on_where_we_stand(running)
 
     def _go_on_where_we_stand(self, partitions: Iterable[TopicPartition]) -> None:
@@ -434,7 +432,7 @@ class KafkaConsumer:
         self, partitions: Sequence[TopicPartition], timeout_s: float
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
         with translating(f"reading committed positions of {len(partitions)} partitions"):
-            found = self._open().committed([_native(tp) for tp in partitions], timeout_s)
+            found = self._open().committed([to_client(tp) for tp in partitions], timeout_s)
         out: dict[TopicPartition, OffsetAndMetadata | None] = {}
         for native in found:
             tp = TopicPartition(native.topic, native.partition)
@@ -447,7 +445,7 @@ class KafkaConsumer:
         """See the port."""
         if not offsets:
             return
-        native = [_native(tp, c.offset, c.metadata) for tp, c in offsets.items()]
+        native = to_commit(offsets)
         with translating(f"committing positions of {len(native)} partitions"):
             done = self._open().commit(offsets=native, asynchronous=False)
         for part in done or ():

@@ -14,6 +14,10 @@ the client's queue every ``SERVE_INTERVAL_S``. A partition is forwarded to the r
 its records never arrive on the client's queue. If one does, the partition is restarted at its reader's position, and
 the record is dropped.
 
+After a poll that got all that it asked for, the compiled reader reads the next records in a thread of its own, while
+the client's thread works. What it has read ahead of a partition is from before a seek, a pause, or a new start, so it
+is dropped before each of them.
+
 The reader's call handles control records (the markers of transactions) before it checks whether they are outdated, and
 moves the client's notion of the application's position past them, including the records in between. The client uses
 this position for one thing only: to resume a paused partition. So after each pause, by ``pause`` or by the client in an
@@ -74,6 +78,12 @@ class NativeReader:
         """Note that these partitions have stopped."""
         for tp in partitions:
             self._reader.leave(tp.topic, tp.partition)
+
+    def discard(self, partitions: Iterable[TopicPartition]) -> None:
+        """Drop what was read ahead of these partitions. Call it before the client seeks or pauses them: after it, nothing
+        is read until the next ``drain``."""
+        for tp in partitions:
+            self._reader.discard(tp.topic, tp.partition)
 
     def drain(self, max_records: int, timeout_s: float) -> Drained:
         """Take up to ``max_records`` records and events, waiting for the first."""

@@ -21,7 +21,6 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import confluent_kafka
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer
 
 from penstock.state.errors import PenstockError, RetriableError, SerdeError, TaskMigratedError
@@ -30,6 +29,7 @@ from penstock.state.log import Headers, TopicPartition
 from penstock.streams.kafka.bounded_calls import BoundedCalls, StuckError
 from penstock.streams.kafka.catchable import CATCHABLE
 from penstock.streams.kafka.client_log import client_logger
+from penstock.streams.kafka.client_partitions import to_commit
 from penstock.streams.kafka.errors import RETRIABLE, error_of, missing_right, not_opened, show, translate, translated
 from penstock.streams.kafka.native import open_writer
 from penstock.streams.kafka.outgoing import ANY_PARTITION, Outgoing
@@ -298,9 +298,7 @@ class KafkaProducer:
         self._raise_refusal()
         if not offsets:
             return
-        native = [
-            confluent_kafka.TopicPartition(tp.topic, tp.partition, c.offset, c.metadata) for tp, c in offsets.items()
-        ]
+        native = to_commit(offsets)
         token = self._plain_group(group) if isinstance(group, str) else group
         doing = "adding positions to the transaction"
         self._call("send_offsets_to_transaction", doing, native, token, timeout_s, limit_s=timeout_s)

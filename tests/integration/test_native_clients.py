@@ -234,6 +234,60 @@ def test_what_was_read_stays_as_it_is_while_more_is_read(clients: Clients) -> No
     assert [key for chunk in chunks for key in chunk.keys] == [b"k%d" % i for i in range(count)]
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_what_is_read_ahead_follows_every_move(clients: Clients, seed: int) -> None:
+    """Each partition goes on at the next record, or where it was moved to, although full polls read ahead of it."""
+    topic, count, rng = clients.topic("ahead"), 8_000, random.Random(seed)
+    producer = clients.producer("require")
+    for p in range(PARTITIONS):
+        producer.send(topic, [b"key"] * count, [b"%d" % i for i in range(count)], [1] * count, partition=p)
+    producer.flush(60)
+    consumer = clients.consumer("require", topic)
+    following = {TopicPartition(topic, p): 0 for p in range(PARTITIONS)}
+    paused: set[TopicPartition] = set()
+    consumer.assign_at(following)
+
+    def polled(most: int) -> int:
+        chunks = consumer.poll(most, 0.02).chunks
+        assert sum(map(len, chunks)) <= most
+        for chunk in chunks:
+            tp = TopicPartition(chunk.topic, chunk.partition)
+            assert tp not in paused
+            assert list(chunk.offsets) == list(range(following[tp], following[tp] + len(chunk)))
+            assert chunk.values == [b"%d" % offset for offset in chunk.offsets]
+            following[tp] += len(chunk)
+        return sum(map(len, chunks))
+
+    full = 0
+    for _ in range(80):
+        for most in rng.choices([1, 70, 500, 3_000], k=3):
+            full += polled(most) == most > 64
+        if rng.random() < 0.3:
+            time.sleep(0.005)
+        chosen, move = rng.choice(list(following)), rng.randrange(4)
+        if move == 0:
+            following[chosen] = rng.randrange(count)
+            consumer.seek(chosen, following[chosen])
+        elif move == 1:
+            paused.add(chosen)
+            consumer.pause([chosen])
+        elif move == 2:
+            paused.discard(chosen)
+            consumer.resume([chosen])
+        else:
+            following[chosen], again = rng.randrange(count), rng.random() < 0.5
+            paused.discard(chosen)
+            if again:
+                consumer.unassign([chosen])
+            consumer.assign_at({chosen: following[chosen]})
+            if not again:
+                consumer.resume([chosen])
+    assert full > 20, "hardly anything was read ahead"
+    consumer.resume(list(following))
+    paused.clear()
+    until(lambda: all(at == count for at in following.values()), lambda: polled(3_000))
+
+
 def test_both_writers_write_the_same(clients: Clients) -> None:
     """Through lists and columns of all kinds, in and outside of transactions; the ends that ``flush`` tells too."""
     told: dict[str, list[dict[int, int]]] = {"off": [], "require": []}

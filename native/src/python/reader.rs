@@ -12,7 +12,7 @@ use super::buffers::to_bytes;
 use super::client::Client;
 use super::handed::handed;
 use crate::librdkafka::Kind;
-use crate::reading::{Chunk, Queues, Strings, Unfollowed};
+use crate::reading::{AheadQueues, Chunk, Queues, Strings, Unfollowed};
 
 /// The code of the event for a record that cannot be passed on: `RD_KAFKA_RESP_ERR__VALUE_DESERIALIZATION`, which the
 /// library itself never uses.
@@ -65,17 +65,18 @@ fn headers_of<'py>(py: Python<'py>, chunk: &Chunk) -> PyResult<Option<Bound<'py,
 /// The records of a consumer's partitions. Used by one thread at a time, which is the client's.
 #[pyclass(frozen, module = "penstock_native")]
 pub struct Reader {
-    queues: Mutex<Option<Queues>>,
+    queues: Mutex<Option<AheadQueues>>,
     client: Client,
 }
 
 impl Reader {
-    fn queues(&self) -> PyResult<MutexGuard<'_, Option<Queues>>> {
+    fn queues(&self) -> PyResult<MutexGuard<'_, Option<AheadQueues>>> {
         self.queues.try_lock().map_err(|_| PyRuntimeError::new_err("the reader is in use by another thread"))
     }
 
     /// Gives back the queues. Those of a closed client cannot be: what little they take is lost.
-    fn destroy(&self, py: Python<'_>, queues: Option<Queues>) {
+    fn destroy(&self, py: Python<'_>, queues: Option<AheadQueues>) {
+        let queues = py.detach(|| queues.and_then(AheadQueues::close));
         if let (Some(queues), Ok(handle)) = (queues, self.client.opened(py)) {
             // SAFETY: the handle is open.
             unsafe { queues.destroy(handle) };
@@ -83,8 +84,14 @@ impl Reader {
     }
 }
 
-fn opened(queues: &mut Option<Queues>) -> PyResult<&mut Queues> {
-    queues.as_mut().ok_or_else(|| PyRuntimeError::new_err("the reader is closed"))
+/// The queues, after waiting for what is read ahead.
+fn opened<'q>(py: Python<'_>, queues: &'q mut Option<AheadQueues>) -> PyResult<&'q mut Queues> {
+    match queues.as_mut() {
+        None => Err(PyRuntimeError::new_err("the reader is closed")),
+        Some(ahead) => py
+            .detach(|| ahead.back())
+            .ok_or_else(|| PyRuntimeError::new_err("the thread that reads ahead has failed; open another consumer")),
+    }
 }
 
 #[pymethods]
@@ -101,7 +108,7 @@ impl Reader {
         // SAFETY: the handle is open.
         let queues = unsafe { Queues::open(client.opened(py)?) };
         match queues {
-            Some(queues) => Ok(Self { queues: Mutex::new(Some(queues)), client }),
+            Some(queues) => Ok(Self { queues: Mutex::new(Some(AheadQueues::new(queues))), client }),
             None => Err(PyRuntimeError::new_err("the client gave no queue")),
         }
     }
@@ -109,7 +116,7 @@ impl Reader {
     /// Forwards a partition that is about to be started or restarted. Call it before the client starts it.
     fn follow(&self, py: Python<'_>, topic: &str, partition: i32) -> PyResult<()> {
         let mut guard = self.queues()?;
-        let queues = opened(&mut guard)?;
+        let queues = opened(py, &mut guard)?;
         // SAFETY: the handle is open.
         unsafe { queues.follow(self.client.opened(py)?, topic, partition) }.map_err(|why| match why {
             Unfollowed::BadName => PyValueError::new_err("a topic's name holds a 0"),
@@ -122,9 +129,15 @@ impl Reader {
     /// Lets go of a partition that is read no more.
     fn leave(&self, py: Python<'_>, topic: &str, partition: i32) -> PyResult<()> {
         let mut guard = self.queues()?;
-        let queues = opened(&mut guard)?;
+        let queues = opened(py, &mut guard)?;
         // SAFETY: the handle is open.
         unsafe { queues.leave(self.client.opened(py)?, topic, partition) };
+        Ok(())
+    }
+
+    /// Drops what was read ahead of a partition. Call it before the client seeks or pauses it.
+    fn discard(&self, py: Python<'_>, topic: &str, partition: i32) -> PyResult<()> {
+        opened(py, &mut *self.queues()?)?.ready.discard(topic, partition);
         Ok(())
     }
 
@@ -136,13 +149,20 @@ impl Reader {
         timeout_ms: i32,
     ) -> PyResult<(Bound<'py, PyList>, Bound<'py, PyList>)> {
         let mut guard = self.queues()?;
-        let queues = opened(&mut guard)?;
+        let queues = opened(py, &mut guard)?;
         let handle = self.client.opened(py)?;
-        // SAFETY: the handle is open, and stays so: the thread that waits here is the client's.
-        let (used, events) = py.detach(|| unsafe { queues.drain(handle, max_records, timeout_ms.max(0)) });
+        let (mut given, events) = py.detach(|| {
+            // SAFETY: the handle is open, and stays so: the thread that waits here is the client's.
+            unsafe {
+                let wait_ms = if queues.ready.len() == 0 { timeout_ms.max(0) } else { 0 };
+                queues.fill(handle, max_records, usize::MAX, wait_ms);
+            }
+            queues.ready.take(max_records)
+        });
+        let is_full = given.iter().map(|c| c.offsets.len()).sum::<usize>() + events.len() == max_records;
         let chunks = PyList::empty(py);
         let told = PyList::empty(py);
-        for chunk in &mut queues.chunks[..used] {
+        for chunk in &mut given {
             if !chunk.offsets.is_empty() {
                 chunks.append(handed_chunk(py, chunk)?)?;
             }
@@ -153,6 +173,11 @@ impl Reader {
         }
         for event in events {
             told.append((event.topic, event.partition, event.code, event.offset, event.text))?;
+        }
+        queues.ready.reuse(given);
+        if let (true, Some(ahead)) = (is_full, guard.as_mut()) {
+            // SAFETY: the handle is open; who closes the client closes the reader before.
+            unsafe { ahead.read_on(handle, max_records) };
         }
         Ok((chunks, told))
     }

@@ -32,6 +32,19 @@ impl Strings {
         self.any_null = false;
     }
 
+    /// Moves the strings from `row` on to the end of `to`, which is empty.
+    fn split_off(&mut self, row: usize, to: &mut Strings) {
+        let begin = self.ends[row];
+        to.data.extend_from_slice(&self.data[begin as usize..]);
+        to.ends.extend(self.ends[row + 1..].iter().map(|end| end - begin));
+        to.nulls.extend_from_slice(&self.nulls[row..]);
+        to.any_null = to.nulls.contains(&true);
+        self.data.truncate(begin as usize);
+        self.ends.truncate(row + 1);
+        self.nulls.truncate(row);
+        self.any_null = self.nulls.contains(&true);
+    }
+
     /// # Safety
     /// `start` is null or has `len` bytes.
     unsafe fn push(&mut self, start: *const u8, len: usize) {
@@ -59,13 +72,18 @@ pub struct Chunk {
     pub ascending: bool,
     /// Of the leader that the last record was written to; -1 if that is not known.
     pub epoch: i32,
+    /// Whether all records were written to that leader.
+    one_epoch: bool,
     /// The offset of a record with a header name that is not UTF-8, which Python cannot represent. Neither it nor
     /// later records are taken.
     pub unreadable: Option<i64>,
 }
 
-impl Chunk {
-    pub fn new() -> Self {
+// SAFETY: the topic's handle is only compared.
+unsafe impl Send for Chunk {}
+
+impl Default for Chunk {
+    fn default() -> Self {
         Self {
             topic: std::ptr::null_mut(),
             name: String::new(),
@@ -77,8 +95,29 @@ impl Chunk {
             headers: Vec::new(),
             ascending: true,
             epoch: -1,
+            one_epoch: true,
             unreadable: None,
         }
+    }
+}
+
+impl Chunk {
+    /// Moves the records from `row` on, of which there are some, to `rest`, whatever that held.
+    pub fn split_off(&mut self, row: usize, rest: &mut Chunk) {
+        rest.start(self.topic, self.name.clone(), self.partition);
+        rest.offsets.extend(self.offsets.drain(row..));
+        rest.timestamps.extend(self.timestamps.drain(row..));
+        self.keys.split_off(row, &mut rest.keys);
+        self.values.split_off(row, &mut rest.values);
+        let place = self.headers.partition_point(|header| header.place < row);
+        rest.headers.extend(self.headers.drain(place..).map(|header| Header { place: header.place - row, ..header }));
+        // What is known of all holds for both parts: records out of order are dropped, whichever they are.
+        rest.ascending = self.ascending;
+        (rest.epoch, rest.one_epoch) = (self.epoch, self.one_epoch);
+        if !self.one_epoch {
+            self.epoch = -1;
+        }
+        rest.unreadable = self.unreadable.take();
     }
 
     pub fn start(&mut self, topic: *mut c_void, name: String, partition: i32) {
@@ -90,6 +129,7 @@ impl Chunk {
         self.headers.clear();
         self.ascending = true;
         self.epoch = -1;
+        self.one_epoch = true;
         self.unreadable = None;
     }
 
@@ -115,7 +155,9 @@ impl Chunk {
         }
         self.ascending &= self.offsets.last().is_none_or(|&before| before < message.offset);
         // SAFETY: by the contract.
-        self.epoch = unsafe { (call.message_leader_epoch)(message) };
+        let epoch = unsafe { (call.message_leader_epoch)(message) };
+        self.one_epoch &= place == 0 || epoch == self.epoch;
+        self.epoch = epoch;
         self.offsets.push(message.offset);
         self.timestamps.push(at);
         // SAFETY: the library gives null or that many bytes.
@@ -156,5 +198,67 @@ impl Chunk {
             }
         }
         Some(zero)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What record `at` of the chunk is, as text.
+    fn told(chunk: &Chunk, at: usize) -> String {
+        let part = |strings: &Strings| {
+            let [begin, end] = [strings.ends[at] as usize, strings.ends[at + 1] as usize];
+            if strings.nulls[at] { "-".into() } else { String::from_utf8_lossy(&strings.data[begin..end]).into_owned() }
+        };
+        let headers = chunk.headers.iter().filter(|h| h.place == at).map(|h| h.name.as_str()).collect::<Vec<_>>();
+        let (offset, time) = (chunk.offsets[at], chunk.timestamps[at]);
+        format!("{offset} {time} {} {} {headers:?}", part(&chunk.keys), part(&chunk.values))
+    }
+
+    fn filled(epochs: &[i32]) -> Chunk {
+        let mut chunk = Chunk::default();
+        chunk.start(std::ptr::null_mut(), "t".into(), 3);
+        for (place, &epoch) in epochs.iter().enumerate() {
+            chunk.offsets.push(place as i64 * 2);
+            chunk.timestamps.push(place as i64 * 10);
+            let key = format!("k{place}");
+            // SAFETY: the strings have that many bytes.
+            unsafe {
+                chunk.keys.push(if place % 3 == 1 { std::ptr::null() } else { key.as_ptr() }, key.len());
+                chunk.values.push(b"value".as_ptr(), place % 6);
+            }
+            for name in 0..place % 3 {
+                chunk.headers.push(Header { place, name: name.to_string(), value: None });
+            }
+            chunk.one_epoch &= place == 0 || epoch == chunk.epoch;
+            chunk.epoch = epoch;
+        }
+        chunk
+    }
+
+    #[test]
+    fn a_chunk_is_split_anywhere() {
+        for row in 1..7 {
+            let mut first = filled(&[5; 7]);
+            first.unreadable = Some(99);
+            let whole = (0..7).map(|at| told(&first, at)).collect::<Vec<_>>();
+            let mut rest = filled(&[8, 9]);
+            first.split_off(row, &mut rest);
+            let parts = (0..row).map(|at| told(&first, at)).chain((0..7 - row).map(|at| told(&rest, at)));
+            assert_eq!(parts.collect::<Vec<_>>(), whole);
+            assert_eq!((first.unreadable, rest.unreadable), (None, Some(99)));
+            assert_eq!((rest.name.as_str(), rest.partition, first.epoch, rest.epoch), ("t", 3, 5, 5));
+            for part in [&first, &rest] {
+                assert_eq!(part.keys.any_null, part.keys.nulls.contains(&true));
+            }
+        }
+    }
+
+    #[test]
+    fn the_epoch_of_a_first_part_is_unknown_where_it_may_be_an_earlier_one() {
+        let (mut first, mut rest) = (filled(&[5, 6, 6]), Chunk::default());
+        first.split_off(2, &mut rest);
+        assert_eq!((first.epoch, rest.epoch), (-1, 6));
     }
 }

@@ -14,22 +14,79 @@ pub struct Event {
     pub text: String,
 }
 
+/// What was read and is not passed on yet.
+#[derive(Default)]
+pub struct Ready {
+    /// One per partition, none of them empty, unless its first record is unreadable.
+    pub chunks: Vec<Chunk>,
+    pub events: Vec<Event>,
+    /// Chunks whose room is used again.
+    spare: Vec<Chunk>,
+}
+
+impl Ready {
+    /// How many records and events there are.
+    pub fn len(&self) -> usize {
+        self.chunks.iter().map(|chunk| chunk.offsets.len()).sum::<usize>() + self.events.len()
+    }
+
+    /// How many bytes of keys and values there are.
+    pub fn bytes(&self) -> usize {
+        self.chunks.iter().map(|chunk| chunk.keys.data.len() + chunk.values.data.len()).sum()
+    }
+
+    /// Takes out up to `max_records` records and events: events only behind all records.
+    pub fn take(&mut self, max_records: usize) -> (Vec<Chunk>, Vec<Event>) {
+        let mut room = max_records;
+        let mut whole = 0;
+        while let Some(chunk) = self.chunks.get_mut(whole) {
+            let records = chunk.offsets.len();
+            if records > room {
+                if room > 0 {
+                    let mut rest = self.spare.pop().unwrap_or_default();
+                    chunk.split_off(room, &mut rest);
+                    whole += 1;
+                    self.chunks.insert(whole, rest);
+                }
+                return (self.chunks.drain(..whole).collect(), Vec::new());
+            }
+            room -= records;
+            whole += 1;
+        }
+        let events = self.events.drain(..room.min(self.events.len())).collect();
+        (std::mem::take(&mut self.chunks), events)
+    }
+
+    /// Takes back chunks that are passed on, for the next records.
+    pub fn reuse(&mut self, chunks: Vec<Chunk>) {
+        self.spare.extend(chunks);
+    }
+
+    /// Drops what there is of one partition.
+    pub fn discard(&mut self, topic: &str, partition: i32) {
+        while let Some(place) = self.chunks.iter().position(|c| c.partition == partition && c.name == topic) {
+            let chunk = self.chunks.remove(place);
+            self.spare.push(chunk);
+        }
+        self.events.retain(|e| e.partition != partition || e.topic.as_deref() != Some(topic));
+    }
+}
+
 /// What the callback fills.
 pub struct Drain<'a> {
     call: &'a Functions,
     rk: *mut c_void,
     /// How many more records are wanted.
     pub room: usize,
-    chunks: &'a mut Vec<Chunk>,
-    /// How many of the chunks have records.
-    pub used: usize,
+    /// How many more bytes of keys and values are wanted. The record that exceeds it is still taken.
+    bytes_room: usize,
+    ready: &'a mut Ready,
     last: usize,
-    pub events: Vec<Event>,
 }
 
 impl<'a> Drain<'a> {
-    pub fn new(handle: &'a Handle, room: usize, chunks: &'a mut Vec<Chunk>) -> Self {
-        Self { call: &handle.call, rk: handle.rk, room, chunks, used: 0, last: 0, events: Vec::new() }
+    pub fn new(handle: &'a Handle, room: usize, bytes_room: usize, ready: &'a mut Ready) -> Self {
+        Self { call: &handle.call, rk: handle.rk, room, bytes_room, ready, last: 0 }
     }
 
     /// # Safety
@@ -42,10 +99,14 @@ impl<'a> Drain<'a> {
             // SAFETY: by the contract.
             unsafe {
                 let place = self.chunk_of(message);
-                self.chunks[place].push(self.call, message);
+                self.ready.chunks[place].push(self.call, message);
             }
         }
         self.room = self.room.saturating_sub(1);
+        self.bytes_room = self.bytes_room.saturating_sub(message.key_len + message.len);
+        if self.bytes_room == 0 {
+            self.room = 0;
+        }
         if self.room == 0 {
             // SAFETY: the handle is open.
             unsafe { (self.call.stop_serving)(self.rk) };
@@ -60,7 +121,7 @@ impl<'a> Drain<'a> {
             (!start.is_null())
                 .then(|| String::from_utf8_lossy(unsafe { std::slice::from_raw_parts(start, len) }).into_owned())
         };
-        self.events.push(Event {
+        self.ready.events.push(Event {
             // SAFETY: by the contract.
             topic: (!message.topic.is_null()).then(|| unsafe { text((self.call.topic_name)(message.topic)) }),
             partition: message.partition,
@@ -73,11 +134,12 @@ impl<'a> Drain<'a> {
     /// # Safety
     /// As for `take`.
     unsafe fn chunk_of(&mut self, message: &Message) -> usize {
+        let chunks = &mut self.ready.chunks;
         let is_of = |c: &Chunk| c.topic == message.topic && c.partition == message.partition;
-        if self.used > 0 && is_of(&self.chunks[self.last]) {
+        if chunks.get(self.last).is_some_and(is_of) {
             return self.last;
         }
-        if let Some(place) = self.chunks[..self.used].iter().position(is_of) {
+        if let Some(place) = chunks.iter().position(is_of) {
             self.last = place;
             return place;
         }
@@ -85,13 +147,11 @@ impl<'a> Drain<'a> {
         // SAFETY: by the contract.
         let name = unsafe { text((self.call.topic_name)(message.topic)) };
         let same = |c: &Chunk| c.name == name && c.partition == message.partition;
-        self.last = self.chunks[..self.used].iter().position(same).unwrap_or_else(|| {
-            if self.used == self.chunks.len() {
-                self.chunks.push(Chunk::new());
-            }
-            self.chunks[self.used].start(message.topic, name, message.partition);
-            self.used += 1;
-            self.used - 1
+        self.last = chunks.iter().position(same).unwrap_or_else(|| {
+            let mut chunk = self.ready.spare.pop().unwrap_or_default();
+            chunk.start(message.topic, name, message.partition);
+            chunks.push(chunk);
+            chunks.len() - 1
         });
         self.last
     }

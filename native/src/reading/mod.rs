@@ -9,12 +9,17 @@
 //! `consume.callback.max.messages` says.
 //!
 //! Starting to read a partition again takes its forwarding away, later and in another thread. Records then wait on the
-//! partition's own queue, until it is forwarded again; nothing is lost and nothing overtakes. So every `drain` forwards
+//! partition's own queue, until it is forwarded again; nothing is lost and nothing overtakes. So every `fill` forwards
 //! those partitions again of which nothing has come since they were started.
+//!
+//! A call that got all that it asked for is followed by reading ahead, in a thread: most likely there is more. What is
+//! ready of a partition is dropped before that is sought, paused, stopped or started again: it is from before.
 
+mod ahead;
 mod chunk;
 mod drain;
 mod queues;
 
+pub use ahead::AheadQueues;
 pub use chunk::{Chunk, Strings};
 pub use queues::{Queues, Unfollowed};

@@ -3,8 +3,7 @@
 use std::collections::HashMap;
 use std::ffi::{CString, c_int, c_void};
 
-use super::chunk::Chunk;
-use super::drain::{Drain, Event, on_message};
+use super::drain::{Drain, Ready, on_message};
 use crate::librdkafka::{Functions, Handle};
 
 /// A partition's own queue, forwarded to the reader's, and the handle of its topic.
@@ -32,10 +31,10 @@ impl Followed {
 pub struct Queues {
     own: *mut c_void,
     followed: HashMap<(String, i32), Followed>,
-    pub chunks: Vec<Chunk>,
+    pub ready: Ready,
 }
 
-// SAFETY: queues may be used by any thread; the topic handles inside chunks are only compared.
+// SAFETY: queues may be used by any thread.
 unsafe impl Send for Queues {}
 
 impl Queues {
@@ -46,14 +45,15 @@ impl Queues {
     pub unsafe fn open(handle: &Handle) -> Option<Self> {
         // SAFETY: by the contract.
         let own = unsafe { (handle.call.queue_new)(handle.rk) };
-        (!own.is_null()).then(|| Self { own, followed: HashMap::new(), chunks: Vec::new() })
+        (!own.is_null()).then(|| Self { own, followed: HashMap::new(), ready: Ready::default() })
     }
 
-    /// Forwards a partition that is about to be started, again or for the first time.
+    /// Forwards a partition that is about to be started, again or for the first time. What is ready of it is dropped.
     ///
     /// # Safety
     /// As for `open`.
     pub unsafe fn follow(&mut self, handle: &Handle, topic: &str, partition: i32) -> Result<(), Unfollowed> {
+        self.ready.discard(topic, partition);
         let name = CString::new(topic).map_err(|_| Unfollowed::BadName)?;
         let call = &handle.call;
         // SAFETY: the handle and the queues are open; the old queue is used no more.
@@ -73,11 +73,12 @@ impl Queues {
         Ok(())
     }
 
-    /// Lets go of a partition that is read no more.
+    /// Lets go of a partition that is read no more. What is ready of it is dropped.
     ///
     /// # Safety
     /// As for `open`.
     pub unsafe fn leave(&mut self, handle: &Handle, topic: &str, partition: i32) {
+        self.ready.discard(topic, partition);
         if let Some(left) = self.followed.remove(&(topic.to_string(), partition)) {
             // SAFETY: both handles are this reader's and are used no more.
             unsafe { left.destroy(&handle.call) };
@@ -98,24 +99,23 @@ impl Queues {
         }
     }
 
-    /// Fills the chunks with up to `max_records` records and events, waiting up to `timeout_ms` for the first: how many
-    /// chunks are used, and the events.
+    /// Reads on until `max_records` records and events or `bytes_max` bytes are ready; the record that exceeds the bytes is
+    /// still taken. Waits up to `timeout_ms` for the first record.
     ///
     /// # Safety
     /// As for `open`.
-    pub unsafe fn drain(&mut self, handle: &Handle, max_records: usize, timeout_ms: c_int) -> (usize, Vec<Event>) {
+    pub unsafe fn fill(&mut self, handle: &Handle, max_records: usize, bytes_max: usize, timeout_ms: c_int) {
         for followed in self.followed.values().filter(|f| !f.settled) {
             // SAFETY: both queues are this reader's.
             unsafe { (handle.call.queue_forward)(followed.queue, self.own) };
         }
-        if max_records == 0 {
-            return (0, Vec::new());
-        }
-        let mut drain = Drain::new(handle, max_records, &mut self.chunks);
+        let mut wait_ms = timeout_ms;
+        let room = max_records.saturating_sub(self.ready.len());
+        let bytes_room = bytes_max.saturating_sub(self.ready.bytes());
+        let mut drain = Drain::new(handle, room, bytes_room, &mut self.ready);
         // A settled partition is forwarded for certain.
         let asked = self.followed.iter().max_by_key(|(_, f)| (f.settled, !f.topic.is_null()));
         let asked = asked.filter(|(_, f)| !f.topic.is_null()).map(|((_, partition), f)| (f.topic, *partition));
-        let mut wait_ms = timeout_ms;
         while drain.room > 0 {
             let drain = (&raw mut drain).cast();
             // SAFETY: the queues and topics are open, and what the callback is given lives until the call returns.
@@ -135,14 +135,12 @@ impl Queues {
                 break;
             }
         }
-        let (used, events) = (drain.used, drain.events);
-        let unsettled = self.followed.iter_mut().filter(|(_, f)| !f.settled);
-        for ((topic, partition), followed) in unsettled {
+        let ready = &self.ready;
+        for ((topic, partition), followed) in self.followed.iter_mut().filter(|(_, f)| !f.settled) {
             let spoke = |t: &str, p| t == topic && p == *partition;
-            followed.settled = self.chunks[..used].iter().any(|c| spoke(&c.name, c.partition))
-                || events.iter().any(|e| e.topic.as_deref().is_some_and(|t| spoke(t, e.partition)));
+            followed.settled = ready.chunks.iter().any(|c| spoke(&c.name, c.partition))
+                || ready.events.iter().any(|e| e.topic.as_deref().is_some_and(|t| spoke(t, e.partition)));
         }
-        (used, events)
     }
 }
 
@@ -157,6 +155,7 @@ pub enum Unfollowed {
 
 #[cfg(test)]
 mod tests {
+    use super::super::drain::Event;
     use super::*;
     use crate::librdkafka::functions::fake::{self, Waiting, with};
 
@@ -177,9 +176,11 @@ mod tests {
 
     fn drained(handle: &Handle, queues: &mut Queues, most: usize) -> (Vec<Part>, Vec<Event>) {
         // SAFETY: as in `opened`.
-        let (used, events) = unsafe { queues.drain(handle, most, 7) };
-        let chunk = |c: &Chunk| (c.name.clone(), c.partition, c.offsets.clone());
-        (queues.chunks[..used].iter().map(chunk).collect(), events)
+        unsafe { queues.fill(handle, most, usize::MAX, 7) };
+        let (chunks, events) = queues.ready.take(most);
+        let found = chunks.iter().map(|c| (c.name.clone(), c.partition, c.offsets.clone())).collect();
+        queues.ready.reuse(chunks);
+        (found, events)
     }
 
     #[test]
@@ -214,6 +215,51 @@ mod tests {
         });
         let waits: Vec<String> = waits;
         assert_eq!(waits, ["7", "0", "0", "7", "0", "0"]);
+    }
+
+    #[test]
+    fn what_is_ready_is_passed_on_in_parts_and_added_to() {
+        let (handle, mut queues) = opened();
+        let end = Waiting { err: -191, ..record(c"t", 0, 4) };
+        with(|library| library.waiting.extend([record(c"t", 0, 0), record(c"t", 0, 1), record(c"t", 0, 2), end]));
+        // SAFETY: as in `opened`.
+        unsafe { queues.fill(&handle, 100, usize::MAX, 0) };
+        assert_eq!(queues.ready.len(), 4);
+        with(|library| library.waiting.push_back(record(c"t", 0, 4)));
+        let (chunks, events) = drained(&handle, &mut queues, 2);
+        assert_eq!((chunks, events.len()), (vec![("t".to_string(), 0, vec![0, 1])], 0));
+        let (chunks, events) = drained(&handle, &mut queues, 3);
+        assert_eq!((chunks, events.len()), (vec![("t".to_string(), 0, vec![2, 4])], 1));
+        assert_eq!(queues.ready.len(), 0);
+    }
+
+    #[test]
+    fn bytes_bound_what_is_read() {
+        let (handle, mut queues) = opened();
+        with(|library| library.waiting.extend((0..9).map(|offset| record(c"t", 0, offset))));
+        // SAFETY: as in `opened`.
+        unsafe { queues.fill(&handle, 100, 9, 0) };
+        assert_eq!(queues.ready.len(), 2, "the second record of eight bytes exceeds nine");
+    }
+
+    #[test]
+    fn what_is_ready_of_a_partition_is_dropped_when_that_starts_again_or_stops() {
+        let (handle, mut queues) = opened();
+        let ends = |partition| Waiting { err: -191, ..record(c"t", partition, 1) };
+        with(|library| {
+            for partition in 0..3 {
+                library.waiting.extend([record(c"t", partition, 0), ends(partition)]);
+            }
+        });
+        // SAFETY: as in `opened`.
+        unsafe {
+            queues.fill(&handle, 100, usize::MAX, 0);
+            queues.follow(&handle, "t", 0).unwrap();
+            queues.leave(&handle, "t", 2);
+        }
+        let (chunks, events) = drained(&handle, &mut queues, 100);
+        assert_eq!(chunks, [("t".to_string(), 1, vec![0])]);
+        assert_eq!(events.iter().map(|e| e.partition).collect::<Vec<_>>(), [1]);
     }
 
     #[test]
@@ -278,8 +324,9 @@ mod tests {
                 Waiting { epoch: 3, ..record(c"t", 0, 9) },
             ]);
         });
-        drained(&handle, &mut queues, 10);
-        let chunk = &queues.chunks[0];
+        // SAFETY: as in `opened`.
+        unsafe { queues.fill(&handle, 10, usize::MAX, 0) };
+        let chunk = &queues.ready.chunks[0];
         assert_eq!((&chunk.timestamps[..], chunk.ascending, chunk.epoch), (&[80, 0, 90][..], false, 3));
         assert_eq!((&chunk.keys.data[..], &chunk.keys.ends[..]), (&b"keykey"[..], &[0, 0, 3, 6][..]));
         assert_eq!((&chunk.keys.nulls[..], chunk.keys.any_null), (&[true, false, false][..], true));
@@ -298,8 +345,11 @@ mod tests {
             let bad = Waiting { headers, ..record(c"t", 0, 6) };
             library.waiting.extend([record(c"t", 0, 5), bad, record(c"t", 0, 7), record(c"t", 1, 7)]);
         });
+        // SAFETY: as in `opened`.
+        unsafe { queues.fill(&handle, 10, usize::MAX, 0) };
+        let chunk = &queues.ready.chunks[0];
+        assert_eq!((chunk.unreadable, chunk.headers.len()), (Some(6), 0));
         let (chunks, _) = drained(&handle, &mut queues, 10);
         assert_eq!(chunks, [("t".to_string(), 0, vec![5]), ("t".to_string(), 1, vec![7])]);
-        assert_eq!((queues.chunks[0].unreadable, queues.chunks[0].headers.len()), (Some(6), 0));
     }
 }

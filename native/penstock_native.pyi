@@ -23,6 +23,7 @@ _Chunk = tuple[
     _Strings,  # values
     list[tuple[tuple[str, bytes | None], ...]] | None,  # headers; None where no record has any
     int,  # epoch of the leader that the last record was written to; -1 if not known
+    tuple[int, tuple[bytes | None, list[tuple[Any, ...]]]] | None,  # the token of a projector and what it read ahead
     bool,  # whether the offsets ascend
 ]
 
@@ -47,6 +48,9 @@ class Reader:
 
     def discard(self, topic: str, partition: int) -> None:
         """Drop what was read ahead of it. Before each call that seeks or pauses it in the client."""
+
+    def project(self, topic: str, partition: int, by: JsonProjector | None) -> None:
+        """Have the partition's values read ahead by this projector, which is used for nothing else; ``None``: no more."""
 
     def drain(self, max_records: int, timeout_ms: int) -> tuple[list[_Chunk], list[_Event]]:
         """What is there, up to ``max_records`` records and events, waiting for the first of them; chunks per partition.
@@ -351,6 +355,9 @@ class JsonProjector:
         """All fields of the type, each with ``name``, ``kind`` (``str``, ``int``, ``float``, ``bool``, ``object`` or,
         if not needed, ``any``), ``nullable``, ``required``, ``needed``, ``default`` and, of objects, ``inner``: their
         fields, and whether they may have others."""
+
+    def token(self) -> int:
+        """What tells this projector from others in what a reader has read ahead."""
 
     def project(self, data: Any, offsets: Any, nulls: Any) -> tuple[bytes | None, list[tuple[Any, ...]]]:
         """A byte per row, 1 where the decoder must be asked (``None``: nowhere), and for each needed field int32 codes and

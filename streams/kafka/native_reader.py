@@ -16,7 +16,8 @@ the record is dropped.
 
 After a poll that got all that it asked for, the compiled reader reads the next records in a thread of its own, while
 the client's thread works. What it has read ahead of a partition is from before a seek, a pause, or a new start, so it
-is dropped before each of them.
+is dropped before each of them. If a decoder has asked for fields of a chunk's values, the thread also reads these
+fields of the next ones.
 
 The reader's call handles control records (the markers of transactions) before it checks whether they are outdated, and
 moves the client's notion of the application's position past them, including the records in between. The client uses
@@ -42,6 +43,9 @@ if TYPE_CHECKING:
 SERVE_INTERVAL_S = 0.05
 FEWEST_IN_COLUMNS = 256
 """A poll of fewer records gives lists: for small batches a task is faster on lists than on columns."""
+UNUSED_MAX = 8
+"""If what was read ahead of a partition's values is not asked for so often in a row, it is read ahead no more: the task
+takes its batches in other parts."""
 
 
 class ReaderEvent(NamedTuple):
@@ -63,11 +67,72 @@ class Drained(NamedTuple):
     unreadable: dict[TopicPartition, int]
 
 
+class _Projections:
+    """By which projectors the values of partitions are read ahead."""
+
+    def __init__(self) -> None:
+        self._used: dict[TopicPartition, penstock_native.JsonProjector] = {}
+        self._asked: dict[TopicPartition, penstock_native.JsonProjector | None] = {}
+        self._unused: dict[TopicPartition, int] = {}
+
+    def ahead(self, tp: TopicPartition, found: tuple[int, Any] | None) -> _ReadAhead:
+        """What a chunk's values carry."""
+        if found is not None:
+            self._unused[tp] = self._unused.get(tp, 0) + 1
+            if self._unused[tp] > UNUSED_MAX:
+                self._asked[tp] = None
+        return _ReadAhead(self, tp, found)
+
+    def ask(self, tp: TopicPartition, by: penstock_native.JsonProjector) -> None:
+        """Have the next values read by this one."""
+        if self._used.get(tp) is not by:
+            self._asked[tp] = by
+
+    def used(self, tp: TopicPartition) -> None:
+        """Note that what was read ahead has served."""
+        self._unused.pop(tp, None)
+
+    def forget(self, tp: TopicPartition) -> None:
+        """The partition is read no more."""
+        for known in (self._used, self._asked, self._unused):
+            known.pop(tp, None)
+
+    def tell(self, reader: penstock_native.Reader) -> None:
+        """Pass on what was asked since the last time."""
+        for tp, by in self._asked.items():
+            reader.project(tp.topic, tp.partition, by)
+            self._unused.pop(tp, None)
+            if by is None:
+                self._used.pop(tp, None)
+            else:
+                self._used[tp] = by
+        self._asked.clear()
+
+
+class _ReadAhead:
+    """``ReadAhead`` of one chunk's values."""
+
+    __slots__ = ("_found", "_projections", "_tp")
+
+    def __init__(self, projections: _Projections, tp: TopicPartition, found: tuple[int, Any] | None) -> None:
+        self._projections = projections
+        self._tp = tp
+        self._found = found
+
+    def by(self, projector: Any) -> Any:
+        if self._found is not None and self._found[0] == projector.token():
+            self._projections.used(self._tp)
+            return self._found[1]
+        self._projections.ask(self._tp, projector)
+        return None
+
+
 class NativeReader:
     """The compiled reader for ``KafkaConsumer``. Used by the consumer's thread only."""
 
     def __init__(self, reader: penstock_native.Reader) -> None:
         self._reader = reader
+        self._projections = _Projections()
 
     def follow(self, partitions: Iterable[TopicPartition]) -> None:
         """Prepare for these partitions to be started or restarted."""
@@ -78,6 +143,7 @@ class NativeReader:
         """Note that these partitions have stopped."""
         for tp in partitions:
             self._reader.leave(tp.topic, tp.partition)
+            self._projections.forget(tp)
 
     def discard(self, partitions: Iterable[TopicPartition]) -> None:
         """Drop what was read ahead of these partitions. Call it before the client seeks or pauses them: after it, nothing
@@ -87,12 +153,13 @@ class NativeReader:
 
     def drain(self, max_records: int, timeout_s: float) -> Drained:
         """Take up to ``max_records`` records and events, waiting for the first."""
+        self._projections.tell(self._reader)
         raw, events = self._reader.drain(max_records, int(timeout_s * 1000 + 0.999))
         out = Drained([], [], [], {})
         few = sum(len(chunk[5]) for chunk in raw) < 8 * FEWEST_IN_COLUMNS
         for chunk in raw:
             if chunk[-1]:
-                out.chunks.append(_chunk(*chunk[:-1], few=few))
+                out.chunks.append(self._chunk(*chunk[:-1], few=few))
             else:
                 out.disordered.append(TopicPartition(chunk[0], chunk[1]))
         for topic, partition, code, offset, text in events:
@@ -103,6 +170,30 @@ class NativeReader:
                 out.events.append(ReaderEvent(TopicPartition(topic or "", partition), offset, err))
         return out
 
+    def _chunk(
+        self,
+        topic: str,
+        partition: int,
+        first: int,
+        last: int,
+        offsets: bytes | None,
+        timestamps: bytes,
+        keys: Any,
+        values: Any,
+        headers: Any,
+        epoch: int,
+        projected: Any,
+        *,
+        few: bool,
+    ) -> Chunk:
+        places = range(first, last + 1) if offsets is None else np.frombuffer(offsets, np.int64).tolist()
+        key_column, value_column, times = _column(*keys), _column(*values), np.frombuffer(timestamps, np.int64)
+        if few:
+            keys, values = key_column.to_list(), value_column.to_list()
+            return Chunk(topic, partition, places, keys, values, times.tolist(), headers, leader_epoch=epoch)
+        value_column.ahead = self._projections.ahead(TopicPartition(topic, partition), projected)
+        return Chunk(topic, partition, places, key_column, value_column, times, headers, leader_epoch=epoch)
+
     def close(self) -> None:
         """Release the reader. Call it before the client is closed."""
         self._reader.close()
@@ -112,28 +203,6 @@ def _is_for_callback(topic: str | None, partition: int, text: str) -> bool:
     """Whether the library meant this for the client's error callback, which Penstock's consumers do not set: a topic or
     partition is gone, before the broker says so in a fetch. Such texts begin with the place."""
     return topic is not None and text.startswith(f"{topic} [{partition}]: ")
-
-
-def _chunk(
-    topic: str,
-    partition: int,
-    first: int,
-    last: int,
-    offsets: bytes | None,
-    timestamps: bytes,
-    keys: Any,
-    values: Any,
-    headers: Any,
-    epoch: int,
-    *,
-    few: bool,
-) -> Chunk:
-    places = range(first, last + 1) if offsets is None else np.frombuffer(offsets, np.int64).tolist()
-    key_column, value_column, times = _column(*keys), _column(*values), np.frombuffer(timestamps, np.int64)
-    if few:
-        keys, values = key_column.to_list(), value_column.to_list()
-        return Chunk(topic, partition, places, keys, values, times.tolist(), headers, leader_epoch=epoch)
-    return Chunk(topic, partition, places, key_column, value_column, times, headers, leader_epoch=epoch)
 
 
 def _column(data: bytes | memoryview, ends: bytes, nulls: bytes | None) -> BytesColumn:

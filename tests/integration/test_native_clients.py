@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -18,6 +19,7 @@ from penstock.streams.kafka.consumer import KafkaConsumer
 from penstock.streams.kafka.producer import KafkaProducer
 from penstock.streams.ports.chunk import Chunk
 from penstock.streams.ports.log import OffsetAndMetadata, TopicSpec
+from penstock.topologies.columnar.json_columns import JsonProjection
 from penstock.topologies.operator_api.columns import BytesColumn, CodedColumn
 
 pytestmark = pytest.mark.integration
@@ -286,6 +288,61 @@ def test_what_is_read_ahead_follows_every_move(clients: Clients, seed: int) -> N
     consumer.resume(list(following))
     paused.clear()
     until(lambda: all(at == count for at in following.values()), lambda: polled(3_000))
+
+
+class Event(msgspec.Struct):
+    """A record whose fields are read ahead."""
+
+    number: int
+    text: str | None = None
+
+
+def test_fields_that_are_read_ahead_are_those_of_the_records(clients: Clients) -> None:
+    """Two projections take turns on one partition, and some records are not of the type."""
+    topic, count, rng = clients.topic("fields", 1), 30_000, random.Random(5)
+    bad = {rng.randrange(count) for _ in range(20)}
+    records = [
+        b'{"number":"%d"}' % i if i in bad else msgspec.json.encode(Event(i, rng.choice([None, "é", f"t{i}"])))
+        for i in range(count)
+    ]
+    records[7] = b'{"number":70000000000000000000}'
+    producer, tp = clients.producer("require"), TopicPartition(topic, 0)
+    producer.send(topic, [b"key"] * count, records, [1] * count, partition=0)
+    producer.flush(60)
+    consumer = clients.consumer("require", topic)
+    consumer.assign_at({tp: 0})
+    decode = msgspec.json.Decoder(Event).decode
+    read = [JsonProjection(Event, fields, decode) for fields in (["number"], ["text", "number"])]
+    plain = [JsonProjection(Event, fields, decode) for fields in (["number"], ["text", "number"])]
+    at, ahead, polls = 0, 0, 0
+
+    def compare() -> None:
+        nonlocal at, ahead, polls
+        time.sleep(0.005)  # a task works while its reader reads on
+        for chunk in consumer.poll(rng.choice([400, 3_000, *[600] * 12]), 0.2).chunks:
+            column, polls = chunk.value_column, polls + 1
+            if column is None:
+                at += len(chunk)
+                continue
+            which = polls // 6 % 2
+            bare = BytesColumn(column.data, column.offsets, column.nulls)
+            projector = read[which]._ahead
+            assert column.ahead is not None
+            ahead += projector is not None and column.ahead.by(projector) is not None
+            if rng.random() < 0.2:
+                cut = len(column) // 3
+                column, bare = column.slice(cut, len(column)), bare.slice(cut, len(column))
+            found, expected = read[which].read(column), plain[which].read(bare)
+            assert [row for row, _ in found.failed] == [row for row, _ in expected.failed]
+            assert {n: c.to_list() for n, c in found.columns.items()} == {
+                n: c.to_list() for n, c in expected.columns.items()
+            }
+            at += len(chunk)
+        if rng.random() < 0.05:
+            consumer.seek(tp, at)
+
+    until(lambda: at == count, compare)
+    assert ahead > 5, "hardly anything was read ahead"
 
 
 def test_both_writers_write_the_same(clients: Clients) -> None:

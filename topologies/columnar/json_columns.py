@@ -7,13 +7,15 @@ values or the error. So the results are always the decoder's.
 The parser is our own, and faster than those of sonic-rs, serde_json, simd-json and msgspec, because it guesses that a
 record is laid out as the one before. Also, no Rust crate promises to accept exactly what msgspec accepts, and the crate
 that skips unneeded fields does not check them, which msgspec does.
+
+A reader may read the fields ahead, in its thread. It is given a projector of its own, which holds what it read.
 """
 
 from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -31,6 +33,9 @@ from penstock.topologies.columnar.object_columns import (
 from penstock.topologies.columnar.record_shapes import FieldReader, Shape, shape_of
 from penstock.topologies.operator_api.columns import BytesColumn, CodedColumn, Column, NumberColumn
 from penstock.topologies.operator_api.required_columns import FieldPath, path_of
+
+if TYPE_CHECKING:
+    import penstock_native
 
 TEXTS_BYTES_MAX = 1 << 20
 """How many bytes of a field's texts are kept from batch to batch."""
@@ -137,15 +142,26 @@ class JsonProjection(Projection):
         shape = shape_of(tp)
         assert not isinstance(shape, str), shape
         super().__init__(shape, fields, decode)
+        self._shape = shape
+        self._projector = self._made()
+        self._ahead: penstock_native.JsonProjector | None = None
+
+    def _made(self) -> penstock_native.JsonProjector | None:
         native = compiled()
         if native is None:
-            self._projector = None
-        else:
-            specs, unknown_allowed = _specs(shape, self._only)
-            self._projector = native.JsonProjector(specs, unknown_allowed, TEXTS_BYTES_MAX)
+            return None
+        specs, unknown_allowed = _specs(self._shape, self._only)
+        made: penstock_native.JsonProjector = native.JsonProjector(specs, unknown_allowed, TEXTS_BYTES_MAX)
+        return made
 
     def _projected(self, column: BytesColumn) -> tuple[bytes | None, list[tuple[Any, ...]]] | None:
-        return None if self._projector is None else self._projector.project(*column.raw())
+        if self._projector is None:
+            return None
+        if column.ahead is not None:
+            self._ahead = self._ahead or self._made()
+            if (found := column.ahead.by(self._ahead)) is not None:
+                return found
+        return self._projector.project(*column.raw())
 
 
 def _specs(shape: Shape, needed: Shape | None) -> tuple[list[dict[str, Any]], bool]:

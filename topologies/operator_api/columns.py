@@ -18,7 +18,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from itertools import pairwise
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,16 +52,31 @@ class Column:
         raise AssertionError(f"{type(self).__name__} cannot be sliced")
 
 
+class ReadAhead(Protocol):
+    """What a reader read of a column's values before it was asked."""
+
+    def by(self, projector: Any) -> tuple[bytes | None, list[tuple[Any, ...]]] | None:
+        """Return what ``projector.project`` would. ``None``: it was not read; the reader reads the next columns of the
+        same partition so, if it can. The projector is used for nothing else."""
+
+
 class BytesColumn(Column):
     """``value[i] = data[offsets[i]:offsets[i + 1]]``; ``nulls[i]``: it is ``None`` (no array: none is). ``offsets`` has
-    one entry more than there are values and need not begin at 0."""
+    one entry more than there are values and need not begin at 0. ``ahead``: of a column as a reader made it."""
 
-    __slots__ = ("data", "nulls", "offsets")
+    __slots__ = ("ahead", "data", "nulls", "offsets")
 
-    def __init__(self, data: bytes | bytearray | memoryview, offsets: Ints, nulls: Mask | None = None) -> None:
+    def __init__(
+        self,
+        data: bytes | bytearray | memoryview,
+        offsets: Ints,
+        nulls: Mask | None = None,
+        ahead: ReadAhead | None = None,
+    ) -> None:
         self.data = data
         self.offsets = offsets
         self.nulls = nulls
+        self.ahead = ahead
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
@@ -114,6 +129,8 @@ class BytesColumn(Column):
         return BytesColumn(data, offsets, None if self.nulls is None else self.nulls[places])
 
     def slice(self, start: int, stop: int) -> BytesColumn:
+        if start == 0 and stop == len(self):
+            return self
         nulls = None if self.nulls is None else self.nulls[start:stop]
         return BytesColumn(self.data, self.offsets[start : stop + 1], nulls)
 

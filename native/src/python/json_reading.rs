@@ -1,12 +1,15 @@
 //! JSON into columns, and JSON that has its encoder's form: see `kernels::json`.
 
-use pyo3::exceptions::PyValueError;
+use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyTuple};
+
+use std::sync::Arc;
 
 use super::buffers::{Held, rows_of, to_bytes};
 use super::interner::values_of;
 use crate::kernels::interner::check_rows;
+use crate::kernels::json::ahead::{Kept, SharedProjector};
 use crate::kernels::json::form::Form;
 use crate::kernels::json::projector::{Needed, Output, Projector, UNSURE, parts};
 use crate::kernels::json::record::{Field, Found, Kind};
@@ -77,9 +80,23 @@ pub fn finished<'py>(py: Python<'py>, needed: &mut Needed<Py<PyAny>>, text: bool
     (numbers, nulls).into_pyobject(py)
 }
 
+type Read<'py> = (Option<Bound<'py, PyBytes>>, Bound<'py, PyList>);
+
+/// What `JsonProjector.project` returns of a batch that was read.
+fn results<'py>(py: Python<'py>, projector: &mut Projector<Py<PyAny>>, status: &[u8]) -> PyResult<Read<'py>> {
+    let columns = projector.needed.iter_mut().map(|n| finished(py, n, true)).collect::<PyResult<Vec<_>>>()?;
+    let status = status.contains(&UNSURE).then(|| to_bytes(py, status));
+    Ok((status, PyList::new(py, columns)?))
+}
+
+/// The same of a batch that was read ahead.
+pub fn results_ahead<'py>(py: Python<'py>, kept: &Kept<Py<PyAny>>) -> PyResult<Bound<'py, PyTuple>> {
+    kept.taken(|projector| results(py, projector, &kept.status))?.into_pyobject(py)
+}
+
 /// See `kernels::json::projector::Projector`.
-#[pyclass(module = "penstock_native")]
-pub struct JsonProjector(Projector<Py<PyAny>>);
+#[pyclass(frozen, module = "penstock_native")]
+pub struct JsonProjector(pub Arc<SharedProjector<Py<PyAny>>>);
 
 #[pymethods]
 impl JsonProjector {
@@ -87,13 +104,18 @@ impl JsonProjector {
     #[new]
     fn new(fields: Vec<FieldSpec>, unknown_allowed: bool, texts_bytes_max: usize) -> PyResult<Self> {
         let fields = fields.into_iter().map(|spec| opened(spec, texts_bytes_max)).collect::<PyResult<_>>()?;
-        Ok(JsonProjector(Projector::new(fields, unknown_allowed)?))
+        Ok(JsonProjector(Arc::new(SharedProjector::new(Projector::new(fields, unknown_allowed)?))))
+    }
+
+    /// What tells this projector from others.
+    fn token(&self) -> usize {
+        Arc::as_ptr(&self.0) as usize
     }
 
     /// `(status per row as bytes, or None if all are sure; one tuple per needed field)`. A null row is sure, and its
-    /// fields are null.
+    /// fields are null. Refused where a reader reads ahead with it.
     fn project<'py>(
-        &mut self,
+        &self,
         py: Python<'py>,
         data: Held<u8>,
         offsets: Held<i64>,
@@ -101,11 +123,12 @@ impl JsonProjector {
     ) -> PyResult<Bound<'py, PyTuple>> {
         let rows = rows_of(&data, &offsets, nulls.as_ref())?;
         check_rows(rows.len())?;
-        let projector = &mut self.0;
-        let status = py.detach(|| projector.read(&rows));
-        let columns = projector.needed.iter_mut().map(|n| finished(py, n, true)).collect::<PyResult<Vec<_>>>()?;
-        let status = status.contains(&UNSURE).then(|| to_bytes(py, &status));
-        (status, PyList::new(py, columns)?).into_pyobject(py)
+        let read = self.0.used(|projector| {
+            let status = py.detach(|| projector.read(&rows));
+            results(py, projector, &status)
+        });
+        let refused = || PyRuntimeError::new_err("a reader reads ahead with this projector; make another one");
+        read.ok_or_else(refused)??.into_pyobject(py)
     }
 }
 

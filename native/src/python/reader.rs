@@ -1,7 +1,8 @@
 //! Reading a client's records: see `reading`.
 
+use std::any::Any;
 use std::ffi::c_int;
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::gc::{PyTraverseError, PyVisit};
@@ -11,6 +12,8 @@ use pyo3::types::{PyBytes, PyList, PyString, PyTuple};
 use super::buffers::to_bytes;
 use super::client::Client;
 use super::handed::handed;
+use super::json_reading::{JsonProjector, results_ahead};
+use crate::kernels::json::ahead::{Kept, ReadsAhead};
 use crate::librdkafka::Kind;
 use crate::reading::{AheadQueues, Chunk, Queues, Strings, Unfollowed};
 
@@ -25,7 +28,8 @@ fn handed_strings<'py>(py: Python<'py>, strings: &mut Strings) -> PyResult<Bound
 }
 
 /// `(topic, partition, first offset, last offset, offsets or None where none is missing, timestamps, keys, values,
-/// headers or None, the epoch of the last record's leader, whether the offsets ascend)`.
+/// headers or None, the epoch of the last record's leader, what was read ahead of the values or None, whether the offsets
+/// ascend)`.
 fn handed_chunk<'py>(py: Python<'py>, chunk: &mut Chunk) -> PyResult<Bound<'py, PyTuple>> {
     let (first, last) = (chunk.offsets[0], chunk.offsets[chunk.offsets.len() - 1]);
     let dense = chunk.ascending && (last - first) as usize + 1 == chunk.offsets.len();
@@ -40,9 +44,16 @@ fn handed_chunk<'py>(py: Python<'py>, chunk: &mut Chunk) -> PyResult<Bound<'py, 
         handed_strings(py, &mut chunk.values)?,
         headers_of(py, chunk)?,
         chunk.epoch,
+        chunk.projected.take().map(|kept| handed_ahead(py, kept)).transpose()?.flatten(),
         chunk.ascending,
     )
         .into_pyobject(py)
+}
+
+/// `(the projector, what its project would return)`.
+fn handed_ahead<'py>(py: Python<'py>, kept: Box<dyn Any + Send>) -> PyResult<Option<Bound<'py, PyTuple>>> {
+    let Ok(kept) = kept.downcast::<Kept<Py<PyAny>>>() else { return Ok(None) };
+    Ok(Some((Arc::as_ptr(&kept.by) as usize, results_ahead(py, &kept)?).into_pyobject(py)?))
 }
 
 fn headers_of<'py>(py: Python<'py>, chunk: &Chunk) -> PyResult<Option<Bound<'py, PyList>>> {
@@ -135,6 +146,19 @@ impl Reader {
         Ok(())
     }
 
+    /// Has the values of a partition's records read ahead by this projector, which is used for nothing else; `None`: no more.
+    fn project(
+        &self,
+        py: Python<'_>,
+        topic: &str,
+        partition: i32,
+        by: Option<&Bound<'_, JsonProjector>>,
+    ) -> PyResult<()> {
+        let by = by.map(|by| by.get().0.clone() as Arc<dyn ReadsAhead>);
+        opened(py, &mut *self.queues()?)?.project_by(topic, partition, by);
+        Ok(())
+    }
+
     /// Drops what was read ahead of a partition. Call it before the client seeks or pauses it.
     fn discard(&self, py: Python<'_>, topic: &str, partition: i32) -> PyResult<()> {
         opened(py, &mut *self.queues()?)?.ready.discard(topic, partition);
@@ -151,15 +175,16 @@ impl Reader {
         let mut guard = self.queues()?;
         let queues = opened(py, &mut guard)?;
         let handle = self.client.opened(py)?;
+        let mut is_full = false;
         let (mut given, events) = py.detach(|| {
-            // SAFETY: the handle is open, and stays so: the thread that waits here is the client's.
-            unsafe {
+            if !queues.ready.is_enough(max_records) {
                 let wait_ms = if queues.ready.len() == 0 { timeout_ms.max(0) } else { 0 };
-                queues.fill(handle, max_records, usize::MAX, wait_ms);
+                // SAFETY: the handle is open, and stays so: the thread that waits here is the client's.
+                unsafe { queues.fill(handle, max_records, usize::MAX, wait_ms) };
             }
+            is_full = queues.ready.is_enough(max_records);
             queues.ready.take(max_records)
         });
-        let is_full = given.iter().map(|c| c.offsets.len()).sum::<usize>() + events.len() == max_records;
         let chunks = PyList::empty(py);
         let told = PyList::empty(py);
         for chunk in &mut given {

@@ -10,13 +10,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{Builder, JoinHandle};
 
+use super::drain::AHEAD_BYTES_MAX;
 use super::queues::Queues;
 use crate::librdkafka::Handle;
 
 /// A smaller poll is over sooner than a thread has started.
 const RECORDS_MIN: usize = 64;
-/// How many bytes of keys and values are read ahead; the record that exceeds it is still taken.
-const BYTES_MAX: usize = 8 << 20;
 
 /// How long the thread waits for more before it looks whether it is to stop.
 const WAIT_MS: c_int = 1;
@@ -30,19 +29,21 @@ struct Asked {
 }
 
 impl Asked {
-    /// Reads until there is enough, nothing comes any more, or `stop` is set.
+    /// Reads until there is enough, nothing comes any more, or `stop` is set. If there is enough, nothing will be added
+    /// before it is passed on, so fields are read, too.
     ///
     /// # Safety
     /// The handle is open.
     unsafe fn read(&mut self, stop: &AtomicBool) {
         let mut waits = 0;
         while waits < WAITS_MAX && !stop.load(Ordering::Relaxed) {
-            let before = self.queues.ready.len();
-            if before >= self.max_records || self.queues.ready.bytes() >= BYTES_MAX {
+            if self.queues.ready.is_enough(self.max_records) {
+                self.queues.project();
                 break;
             }
+            let before = self.queues.ready.len();
             // SAFETY: by the contract.
-            unsafe { self.queues.fill(&self.handle, self.max_records, BYTES_MAX, WAIT_MS) };
+            unsafe { self.queues.fill(&self.handle, self.max_records, AHEAD_BYTES_MAX, WAIT_MS) };
             waits = if self.queues.ready.len() == before { waits + 1 } else { 0 };
         }
     }

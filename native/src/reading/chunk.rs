@@ -1,7 +1,12 @@
 //! The records of one partition as they are passed on: a buffer per column.
 
+use std::any::Any;
 use std::ffi::{c_char, c_void};
+use std::sync::Arc;
 
+use crate::kernels::interner::check_rows;
+use crate::kernels::json::ahead::ReadsAhead;
+use crate::kernels::rows::Rows;
 use crate::librdkafka::{Functions, Message, ZERO_NAME, ZERO_VALUE};
 
 /// One header of the record at a place of the chunk.
@@ -77,6 +82,8 @@ pub struct Chunk {
     /// The offset of a record with a header name that is not UTF-8, which Python cannot represent. Neither it nor
     /// later records are taken.
     pub unreadable: Option<i64>,
+    /// What was read of the values ahead of the question.
+    pub projected: Option<Box<dyn Any + Send>>,
 }
 
 // SAFETY: the topic's handle is only compared.
@@ -97,6 +104,7 @@ impl Default for Chunk {
             epoch: -1,
             one_epoch: true,
             unreadable: None,
+            projected: None,
         }
     }
 }
@@ -104,6 +112,7 @@ impl Default for Chunk {
 impl Chunk {
     /// Moves the records from `row` on, of which there are some, to `rest`, whatever that held.
     pub fn split_off(&mut self, row: usize, rest: &mut Chunk) {
+        self.projected = None;
         rest.start(self.topic, self.name.clone(), self.partition);
         rest.offsets.extend(self.offsets.drain(row..));
         rest.timestamps.extend(self.timestamps.drain(row..));
@@ -131,6 +140,16 @@ impl Chunk {
         self.epoch = -1;
         self.one_epoch = true;
         self.unreadable = None;
+        self.projected = None;
+    }
+
+    /// Reads fields of the values ahead of the question; records that come later end that.
+    pub fn project(&mut self, by: &Arc<dyn ReadsAhead>) {
+        let Strings { data, ends, nulls, any_null } = &self.values;
+        let rows = Rows::of(data, ends, any_null.then(|| bytemuck::cast_slice(nulls)));
+        if let (None, Ok(rows), true) = (&self.projected, rows, check_rows(nulls.len()).is_ok()) {
+            self.projected = by.clone().read_ahead(&rows);
+        }
     }
 
     /// # Safety
@@ -139,6 +158,7 @@ impl Chunk {
         if self.unreadable.is_some() {
             return;
         }
+        self.projected = None;
         let place = self.offsets.len();
         let mut kind = 0;
         // SAFETY: by the contract.

@@ -14,6 +14,9 @@ pub struct Event {
     pub text: String,
 }
 
+/// How many bytes of keys and values are read ahead; the record that exceeds it is still taken.
+pub const AHEAD_BYTES_MAX: usize = 8 << 20;
+
 /// What was read and is not passed on yet.
 #[derive(Default)]
 pub struct Ready {
@@ -28,6 +31,11 @@ impl Ready {
     /// How many records and events there are.
     pub fn len(&self) -> usize {
         self.chunks.iter().map(|chunk| chunk.offsets.len()).sum::<usize>() + self.events.len()
+    }
+
+    /// Whether there are as many as are wanted, or more bytes than are read ahead.
+    pub fn is_enough(&self, max_records: usize) -> bool {
+        self.len() >= max_records || self.bytes() >= AHEAD_BYTES_MAX
     }
 
     /// How many bytes of keys and values there are.

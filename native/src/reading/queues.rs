@@ -2,8 +2,10 @@
 
 use std::collections::HashMap;
 use std::ffi::{CString, c_int, c_void};
+use std::sync::Arc;
 
 use super::drain::{Drain, Ready, on_message};
+use crate::kernels::json::ahead::ReadsAhead;
 use crate::librdkafka::{Functions, Handle};
 
 /// A partition's own queue, forwarded to the reader's, and the handle of its topic.
@@ -32,6 +34,8 @@ pub struct Queues {
     own: *mut c_void,
     followed: HashMap<(String, i32), Followed>,
     pub ready: Ready,
+    /// By which the values of a partition's records are read ahead.
+    projectors: HashMap<(String, i32), Arc<dyn ReadsAhead>>,
 }
 
 // SAFETY: queues may be used by any thread.
@@ -45,7 +49,12 @@ impl Queues {
     pub unsafe fn open(handle: &Handle) -> Option<Self> {
         // SAFETY: by the contract.
         let own = unsafe { (handle.call.queue_new)(handle.rk) };
-        (!own.is_null()).then(|| Self { own, followed: HashMap::new(), ready: Ready::default() })
+        (!own.is_null()).then(|| Self {
+            own,
+            followed: HashMap::new(),
+            ready: Ready::default(),
+            projectors: HashMap::new(),
+        })
     }
 
     /// Forwards a partition that is about to be started, again or for the first time. What is ready of it is dropped.
@@ -79,9 +88,31 @@ impl Queues {
     /// As for `open`.
     pub unsafe fn leave(&mut self, handle: &Handle, topic: &str, partition: i32) {
         self.ready.discard(topic, partition);
+        self.project_by(topic, partition, None);
         if let Some(left) = self.followed.remove(&(topic.to_string(), partition)) {
             // SAFETY: both handles are this reader's and are used no more.
             unsafe { left.destroy(&handle.call) };
+        }
+    }
+
+    /// Reads values of this partition ahead by this projector, or no more.
+    pub fn project_by(&mut self, topic: &str, partition: i32, by: Option<Arc<dyn ReadsAhead>>) {
+        let place = (topic.to_string(), partition);
+        match by {
+            Some(by) => self.projectors.insert(place, by),
+            None => self.projectors.remove(&place),
+        };
+    }
+
+    /// Reads the values that are ready ahead, of the partitions for which `project_by` was called.
+    pub fn project(&mut self) {
+        if self.projectors.is_empty() {
+            return;
+        }
+        for chunk in &mut self.ready.chunks {
+            if let Some(by) = self.projectors.get(&(chunk.name.clone(), chunk.partition)) {
+                chunk.project(by);
+            }
         }
     }
 
@@ -240,6 +271,43 @@ mod tests {
         // SAFETY: as in `opened`.
         unsafe { queues.fill(&handle, 100, 9, 0) };
         assert_eq!(queues.ready.len(), 2, "the second record of eight bytes exceeds nine");
+    }
+
+    /// Gives the number of rows that it reads.
+    struct Counter;
+
+    impl ReadsAhead for Counter {
+        fn read_ahead(self: Arc<Self>, rows: &crate::kernels::rows::Rows) -> Option<Box<dyn std::any::Any + Send>> {
+            Some(Box::new(rows.len()))
+        }
+    }
+
+    #[test]
+    fn values_are_read_ahead_until_more_come_or_the_partition_is_left() {
+        let (handle, mut queues) = opened();
+        let ahead = |queues: &Queues| -> Vec<Option<usize>> {
+            let read = |c: &super::super::Chunk| c.projected.as_ref().map(|p| *p.downcast_ref::<usize>().unwrap());
+            queues.ready.chunks.iter().map(read).collect()
+        };
+        with(|library| library.waiting.extend([record(c"t", 0, 0), record(c"t", 0, 1), record(c"t", 1, 0)]));
+        // SAFETY: as in `opened`.
+        unsafe { queues.fill(&handle, 10, usize::MAX, 0) };
+        queues.project();
+        assert_eq!(ahead(&queues), [None, None]);
+        queues.project_by("t", 0, Some(Arc::new(Counter)));
+        queues.project();
+        assert_eq!(ahead(&queues), [Some(2), None]);
+        let (first, _) = queues.ready.take(1);
+        assert!(first[0].projected.is_none());
+        assert_eq!(ahead(&queues), [None, None], "a part is not what was read");
+        queues.project();
+        with(|library| library.waiting.push_back(record(c"t", 0, 2)));
+        // SAFETY: as in `opened`.
+        unsafe { queues.fill(&handle, 10, usize::MAX, 0) };
+        assert_eq!(ahead(&queues), [None, None], "more came");
+        // SAFETY: as in `opened`.
+        unsafe { queues.leave(&handle, "t", 0) };
+        assert!(queues.projectors.is_empty());
     }
 
     #[test]

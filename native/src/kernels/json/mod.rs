@@ -4,6 +4,7 @@
 //! `msgspec.json.Decoder`; all other records are *unsure* and left to that decoder, which then returns the value or
 //! the error.
 
+pub mod ahead;
 pub mod form;
 mod lexer;
 pub mod projector;

@@ -30,7 +30,7 @@ class Queue:
             nulls = None if column.nulls is None else column.nulls.tobytes()
             sides.append((bytes(column.data), column.offsets.astype(np.int64).tobytes(), nulls))
         times = np.arange(count, dtype=np.int64).tobytes()
-        return "t", partition, 7, 6 + count, None, times, *sides, None, 3 + partition, True
+        return "t", partition, 7, 6 + count, None, times, *sides, None, 3 + partition, None, True
 
 
 @pytest.mark.parametrize(

@@ -44,7 +44,7 @@ SERVE_INTERVAL_S = 0.05
 FEWEST_IN_COLUMNS = 256
 """A poll of fewer records gives lists: for small batches a task is faster on lists than on columns."""
 UNUSED_MAX = 8
-"""If what was read ahead of a partition's values is not asked for so often in a row, it is read ahead no more: the task
+"""If what was read ahead of a partition's values is not used this often in a row, it is read ahead no more: the task
 takes its batches in other parts."""
 
 
@@ -76,7 +76,7 @@ class _Projections:
         self._unused: dict[TopicPartition, int] = {}
 
     def ahead(self, tp: TopicPartition, found: tuple[int, Any] | None) -> _ReadAhead:
-        """What a chunk's values carry."""
+        """Return what a chunk's values carry."""
         if found is not None:
             self._unused[tp] = self._unused.get(tp, 0) + 1
             if self._unused[tp] > UNUSED_MAX:

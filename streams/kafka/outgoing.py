@@ -71,6 +71,15 @@ class Outgoing:
             return [self.count - 1]
         return sorted({p: i for i, p in enumerate(self._partition)}.values())
 
+    def are_columns(self) -> bool:
+        """Whether nothing of the records can change after ``send``: lists are their owner's."""
+        columns = isinstance(self._keys, Column) and isinstance(self._values, Column)
+        if not (columns and isinstance(self._timestamps, np.ndarray) and self._headers is None):
+            return False
+        if isinstance(self._partition, list):
+            self._partition = self._partition.copy()
+        return True
+
     def columns(self) -> tuple[Any, Any, Any, Any, Any]:
         """Return keys, values, timestamps, headers and partitions as ``penstock_native.Writer.send`` takes them."""
         times = self._timestamps

@@ -11,6 +11,8 @@ Rules that the code below keeps:
 - After anything whose outcome is uncertain the handle is retired. If the connection broke during a commit that
   returned, or if the commit took more than half the socket timeout, a second request may be on its way that would end
   the *next* transaction. The commit counts as done, but this handle begins no further transaction.
+- Many records in columns are queued in the background, while the caller goes on. Every other call waits for that first. What
+  it raises is raised by the next ``send``, ``flush``, ``send_offsets`` or ``commit``: nothing is committed before.
 - A transactional call that does not return within its time is left behind (``bounded_calls``), and the handle is
   retired: the next producer of the same id fences whatever it still does.
 """
@@ -26,6 +28,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Produ
 from penstock.state.errors import PenstockError, RetriableError, SerdeError, TaskMigratedError
 from penstock.state.failpoints import failpoint
 from penstock.state.log import Headers, TopicPartition
+from penstock.streams.kafka.background_call import BackgroundCall
 from penstock.streams.kafka.bounded_calls import BoundedCalls, StuckError
 from penstock.streams.kafka.catchable import CATCHABLE
 from penstock.streams.kafka.client_log import client_logger
@@ -36,6 +39,8 @@ from penstock.streams.kafka.outgoing import ANY_PARTITION, Outgoing
 from penstock.streams.ports.log import AbortableError, OffsetAndMetadata, ProducerRetiredError, UnknownOutcomeError
 from penstock.topologies.operator_api.columns import Column, Ints
 
+BACKGROUND_MIN = 500
+"""Fewer records are queued sooner than a thread has taken them over."""
 _FULL_QUEUE_POLL_S = 0.01
 _FATAL_SAID_S = 0.5
 _SOCKET_TIMEOUT_MS = 60_000
@@ -65,6 +70,7 @@ class KafkaProducer:
         self._acked: dict[TopicPartition, int] = {}
         self._groups: dict[str, Any] = {}
         self._calls = BoundedCalls()
+        self._queueing = BackgroundCall("penstock-send")
         try:
             self._client: Producer | None = Producer({**config, "error_cb": self._on_error}, logger=client_logger())
         except (KafkaException, ValueError, TypeError) as exc:
@@ -107,14 +113,21 @@ class KafkaProducer:
         records = Outgoing(topic, keys, values, timestamps, headers, partition)
         if not records.count:
             return
+        self._queueing.finish()
         client = self._usable(topic)
+        if self._writer is not None and records.count >= BACKGROUND_MIN and records.are_columns():
+            self._queueing.start(lambda: self._send_all(client, records))
+        else:
+            self._send_all(client, records)
+
+    def _send_all(self, client: Producer, records: Outgoing) -> None:
         start = 0
         for last in records.reported():
             self._queue(client, records, start, last)
             self._produce(client, records, last, last + 1, self._on_delivery)
             start = last + 1
         self._queue(client, records, start, records.count)
-        self._serve(client, f"sending to {topic}")
+        self._serve(client, f"sending to {records.topic}")
 
     def _queue(self, client: Producer, records: Outgoing, start: int, stop: int) -> None:
         """Queue the records ``[start, stop)`` without reports. If the compiled writer cannot queue some, the client
@@ -254,6 +267,7 @@ class KafkaProducer:
 
     def flush(self, timeout_s: float) -> dict[TopicPartition, int]:
         """See the port."""
+        self._queueing.finish()
         client = self._open()
         self._raise_refusal()
         try:
@@ -274,6 +288,7 @@ class KafkaProducer:
 
     def unacknowledged(self) -> int:
         """See the port. Serves delivery reports."""
+        self._queueing.finish()
         client = self._open()
         self._serve(client, "waiting for acknowledgements")
         return len(client)
@@ -288,6 +303,7 @@ class KafkaProducer:
 
     def begin(self) -> None:
         """See the port."""
+        self._queueing.finish()
         if self._refused is not None:
             raise ProducerRetiredError(f"this producer has failed ({self._refused}); open a new one")
         self._call("begin_transaction", "beginning a transaction")
@@ -295,6 +311,7 @@ class KafkaProducer:
 
     def send_offsets(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: Any, timeout_s: float) -> None:
         """See the port."""
+        self._queueing.finish()
         self._raise_refusal()
         if not offsets:
             return
@@ -305,6 +322,7 @@ class KafkaProducer:
 
     def commit(self, timeout_s: float) -> None:
         """See the port. Raises ``AbortableError`` if the client knows that nothing was committed."""
+        self._queueing.finish()
         self._raise_refusal()
         client = self._open()
         before, started = self._disconnects, time.monotonic()
@@ -329,6 +347,7 @@ class KafkaProducer:
 
     def abort(self, timeout_s: float) -> None:
         """See the port. Allowed if the transaction never got a record or is aborted already."""
+        self._queueing.forget()
         client = self._open()
         if not self._in_transaction:
             return
@@ -410,6 +429,8 @@ class KafkaProducer:
     def close(self) -> None:
         """See the port. The client's own close would wait for queued records and abort what may be committed, so the
         queue is purged and the handle dropped."""
+        self._queueing.forget()
+        self._queueing.close()
         client, self._client = self._client, None
         self._calls.close()
         writer, self._writer = self._writer, None

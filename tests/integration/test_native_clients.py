@@ -16,9 +16,9 @@ from penstock.state.log import Headers, TopicPartition
 from penstock.streams.kafka.admin import KafkaAdmin
 from penstock.streams.kafka.client_config import admin_config, consumer_config, producer_config
 from penstock.streams.kafka.consumer import KafkaConsumer
-from penstock.streams.kafka.producer import KafkaProducer
+from penstock.streams.kafka.producer import BACKGROUND_MIN, KafkaProducer
 from penstock.streams.ports.chunk import Chunk
-from penstock.streams.ports.log import OffsetAndMetadata, TopicSpec
+from penstock.streams.ports.log import AbortableError, OffsetAndMetadata, TopicSpec
 from penstock.topologies.columnar.json_columns import JsonProjection
 from penstock.topologies.operator_api.columns import BytesColumn, CodedColumn
 
@@ -373,6 +373,55 @@ def test_both_writers_write_the_same(clients: Clients) -> None:
     assert read["require"] == read["off"]
     assert told["require"] == told["off"]
     assert sum(map(len, read["off"].values())) > 1_000
+
+
+@pytest.mark.parametrize("transactional", [False, True])
+def test_what_is_queued_in_the_background_keeps_its_order_and_its_errors(clients: Clients, transactional: bool) -> None:
+    """Sends of all sizes follow one another; then one has a record that is too large, of which the next call tells."""
+    topic, rng = clients.topic("background", 2), random.Random(7)
+    producer = clients.producer("require", f"{topic}-tx" if transactional else None)
+    at = {0: 0, 1: 0}
+
+    def send(count: int, large: int = -1) -> None:
+        partitions = rng.choice([[rng.randrange(2) for _ in range(count)], [0] * count])
+        values = []
+        for place, p in enumerate(partitions):
+            values.append(b"x" * 2_000_000 if place == large else b"%d" % at[p])
+            at[p] += 1
+        keys, times = BytesColumn.of([b"k"] * count), np.ones(count, np.int64)
+        producer.send(topic, keys, BytesColumn.of(values), times, partition=partitions)
+        partitions[:] = [1 - p for p in partitions]  # the list is still its owner's
+
+    for _ in range(4):
+        if transactional:
+            producer.begin()
+        for _ in range(5):
+            send(rng.choice([1, BACKGROUND_MIN, 3_000]))
+        ends = producer.flush(60)
+        if transactional:
+            producer.commit(60)
+    assert len(ends) == 2
+    written = dict(at)
+    if transactional:
+        producer.begin()
+    send(3_000, large=1_700)
+    with pytest.raises(AbortableError, match="too large"):
+        rng.choice([lambda: send(1), lambda: producer.flush(60)])()
+    with pytest.raises(AbortableError, match="too large"):
+        producer.flush(60)
+    if transactional:
+        producer.abort(60)
+    consumer = clients.consumer("off", f"{topic}-reader")
+    consumer.assign_at({TopicPartition(topic, p): 0 for p in range(2)})
+    found: dict[int, list[bytes | None]] = {0: [], 1: []}
+
+    def step() -> None:
+        for chunk in consumer.poll(10_000, 0.2).chunks:
+            found[chunk.partition] += chunk.values
+
+    until(lambda: all(len(found[p]) >= written[p] for p in found), step)
+    for p, values in found.items():
+        assert values[: written[p]] == [b"%d" % i for i in range(written[p])]
 
 
 class Member:

@@ -53,7 +53,7 @@ class Column:
 
 
 class ReadAhead(Protocol):
-    """What a reader read of a column's values before it was asked."""
+    """Gives what a reader read of a column's values before it was asked."""
 
     def by(self, projector: Any) -> tuple[bytes | None, list[tuple[Any, ...]]] | None:
         """Return what ``projector.project`` would. ``None``: it was not read; the reader reads the next columns of the

@@ -1,4 +1,4 @@
-//! Reading records before they are asked for, in another thread than the one that takes the result.
+//! Reading records before they are needed, in another thread than the one that takes the result.
 
 use std::any::Any;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -27,7 +27,7 @@ impl<T> SharedProjector<T> {
     }
 
     fn state(&self) -> MutexGuard<'_, State<T>> {
-        // What a panic left behind is read anew with the next batch.
+        // The next batch replaces what a panic left behind.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

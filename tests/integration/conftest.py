@@ -12,7 +12,8 @@ from penstock.streams.spark.lake.catalog import with_iceberg
 from penstock.streams.spark.session import SparkSettings, open_session
 
 # The native part is optional, and cannot be compared where it was not built.
-collect_ignore = [] if importlib.util.find_spec("penstock_native") else ["test_native_clients.py"]
+_NATIVE = ["test_clients_in_threads.py", "test_native_clients.py"]
+collect_ignore = [] if importlib.util.find_spec("penstock_native") else _NATIVE
 
 
 @pytest.fixture(scope="session")

@@ -38,7 +38,8 @@ class StoreSpec(Generic[S]):
     ``retention_ms`` (all but key-value stores): entries older than stream time - retention may be dropped; those of a join
     on watermarks when the watermark has passed them by that much.
     ``changelog``: whether its changes go to a changelog topic. ``source_topic``: a table that reads this topic uses it
-    as its changelog and writes no other.
+    as its changelog and writes no other. ``as_bytes``: entries stay bytes in memory even if values are immutable, for
+    operators that pass most of them on without reading them.
     """
 
     name: str
@@ -49,6 +50,7 @@ class StoreSpec(Generic[S]):
     source_topic: str | None = None
     window_size_ms: int | None = None
     retention_ms: int | None = None
+    as_bytes: bool = False
 
     @property
     def segment_ms(self) -> int:

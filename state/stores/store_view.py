@@ -13,7 +13,8 @@ what another one sees. Only values of an ``immutable`` serde are kept as objects
 decode to (an int written to a store of floats becomes a float): when bytes are decoded again depends on commits and
 restarts, on which no answer may depend.
 
-Entries: ``None`` (absent), ``(value, timestamp_ms)`` for immutable serdes, else the stored bytes (timestamp | value).
+Entries: ``None`` (absent), ``(value, timestamp_ms)`` for immutable serdes, else the stored bytes (timestamp | value), as
+also where the store's spec says so (``as_bytes``).
 """
 
 from __future__ import annotations
@@ -46,7 +47,10 @@ class KeyValueStoreView:
 
     def __init__(self, spec: StoreSpec, backend: StateBackend) -> None:
         self.spec = spec
-        self.immutable = spec.value_serde.immutable
+        self.immutable = spec.value_serde.immutable and not spec.as_bytes
+        """Whether entries are objects."""
+        self._rounds = spec.value_serde.immutable and spec.as_bytes
+        """Whether values are written as the bytes of what their bytes decode to, as those of entries that are objects."""
         self.exact = spec.value_serde.exact
         """The type whose instances are stored as entries unchanged; others go through ``as_stored``."""
         self.entries: dict[bytes, Any] = {}
@@ -187,6 +191,15 @@ class KeyValueStoreView:
     ) -> Iterator[tuple[bytes, Any, int]]:
         """``(key, value, timestamp)`` with ``low <= key < high`` in unsigned byte order. Covers the keys that exist at
         the first step; each is read when it is reached, and skipped if it is gone by then."""
+        for key, entry in self.entries_between(low, high, reverse=reverse):
+            found = self.unpack(entry, key)
+            if found is not None:
+                yield key, found[0], found[1]
+
+    def entries_between(
+        self, low: bytes | None = None, high: bytes | None = None, *, reverse: bool = False
+    ) -> Iterator[tuple[bytes, Any]]:
+        """``range`` with entries; one that is gone may be ``None``."""
         if self._deferred is not None:
             self._settle_deferred()
         if self._floor is not None and (low is None or low < self._floor):
@@ -202,10 +215,7 @@ class KeyValueStoreView:
             if key == last or key in absent:
                 continue
             last = key
-            entry = self.entries[key] if key in self.dirty else (self._thaw(raw, key) if self.immutable else raw)
-            found = self.unpack(entry, key)
-            if found is not None:
-                yield key, found[0], found[1]
+            yield key, self.entries[key] if key in self.dirty else (self._thaw(raw, key) if self.immutable else raw)
 
     def first(
         self, low: bytes | None = None, high: bytes | None = None, *, reverse: bool = False
@@ -269,6 +279,8 @@ class KeyValueStoreView:
             return None
         if self.immutable:
             return value if type(value) is self.exact else self.as_stored(value), timestamp_ms
+        if self._rounds and type(value) is not self.exact:
+            value = self.as_stored(value)
         return _TIMESTAMP.pack(timestamp_ms) + self._encoders.get(type(value), self._encode)(value)
 
     def put_entry(self, key: bytes, entry: Any, timestamp_ms: int, *, new: bool = False) -> None:
@@ -313,8 +325,8 @@ class KeyValueStoreView:
     def put_raw(
         self, keys: list[bytes], raw_values: list[bytes | None], values: list[Any], timestamps: list[int]
     ) -> None:
-        """Set many values that are already serialized (from a table's topic); ``values`` holds them decoded. Later ones
-        win."""
+        """Set many values that are already serialized; ``values`` holds them decoded, and is not used where entries are
+        bytes. Later ones win."""
         if self._deferred is not None:
             self._settle_deferred()
         pack = _TIMESTAMP.pack

@@ -7,6 +7,8 @@ from bisect import bisect_left
 from itertools import groupby
 from typing import Any, Literal
 
+import numpy as np
+
 from penstock.state.errors import ProcessingError, SerdeError
 from penstock.state.serdes.change_serde import Change, RowChangeSerde
 from penstock.state.serdes.partitioner import partition_for, partitions_for
@@ -25,10 +27,10 @@ from penstock.topologies.columnar.column_parts import (
     serialized,
     written,
 )
-from penstock.topologies.columnar.encoded_columns import ParsedColumn
+from penstock.topologies.columnar.encoded_columns import AddressedColumn, ParsedColumn
 from penstock.topologies.columnar.json_writing import encoder_of, written_json
 from penstock.topologies.operator_api.batch import Batch, ColumnBatch
-from penstock.topologies.operator_api.columns import BytesColumn, CodedColumn, Column, StructColumn
+from penstock.topologies.operator_api.columns import BytesColumn, CodedColumn, Column, Mask, StructColumn
 from penstock.topologies.operator_api.operator import Operator
 from penstock.topologies.operators.columnar.row_texts import WrittenTexts, written_texts
 from penstock.topologies.operators.records.source_sink import SinkSpec, Split
@@ -143,7 +145,9 @@ class SinkOperator(Operator):
     def _in_columns(self, batch: ColumnBatch) -> Output | None:
         """Return the batch's columns unchanged, or each distinct value written once; ``None``: write row by row."""
         spec = self._spec
-        if spec.packs or spec.route != "key" or spec.topic_of is not None:
+        column = batch.value_column
+        addressed = column if isinstance(column, AddressedColumn) and column.route == spec.route else None
+        if spec.packs or spec.topic_of is not None or (spec.route != "key" and addressed is None):
             return None
         keys = _written(batch.key_column, batch, "key", spec.key_serde)
         values = None if keys is None else self._written_values(batch)
@@ -151,10 +155,14 @@ class SinkOperator(Operator):
             return None
         if (longest(values) if isinstance(values, Column) else _longest(values)) > self._max_bytes:
             return None
-        null_keys = nulls_of(keys) is not None if isinstance(keys, Column) else None in keys
-        if spec.internal and null_keys:
-            return None
         partition: list[int] | None = None
+        if addressed is not None:
+            partition = self._known(addressed)
+            return None if partition is None else self._output(batch, keys, values, partition)
+        if spec.internal and (nulls := _nulls(keys)) is not None:
+            assert self._partitions is not None
+            own = self.ctx.task.partition % self._partitions
+            return self._output(batch, keys, values, np.where(nulls, own, BY_KEY).tolist())
         if spec.inner_key is not None and self._partitions is not None:
             if not isinstance(batch.key_column, CodedColumn):
                 return None
@@ -162,7 +170,22 @@ class SinkOperator(Operator):
                 partition = batch.key_column.map(self._inner_partition).to_list()
             except Exception:  # not swallowed: the rows meet it again
                 return None
+        return self._output(batch, keys, values, partition)
+
+    def _output(
+        self,
+        batch: ColumnBatch,
+        keys: Column | list[bytes | None],
+        values: Column | list[bytes | None],
+        partition: list[int] | None,
+    ) -> Output:
         return Output(self._topic, keys, values, batch.times, batch.headers, partition, batch.orders)
+
+    def _known(self, column: AddressedColumn) -> list[int] | None:
+        """Return the partitions that values go to; ``None``: there is no such partition."""
+        assert self._partitions is not None
+        found = column.partitions
+        return found.tolist() if len(found) and found.min() >= 0 and found.max() < self._partitions else None
 
     def _written_values(self, batch: ColumnBatch) -> Column | list[bytes | None] | None:
         column = batch.value_column
@@ -277,6 +300,13 @@ class SinkOperator(Operator):
             own = self.ctx.task.partition % self._partitions
             return [own if k is None else BY_KEY for k in keys]
         return None
+
+
+def _nulls(keys: Column | list[bytes | None]) -> Mask | None:
+    """Return where keys are null; ``None``: nowhere."""
+    if isinstance(keys, Column):
+        return nulls_of(keys)
+    return np.array([k is None for k in keys], np.bool_) if None in keys else None
 
 
 def _longest(values: list[bytes | None]) -> int:

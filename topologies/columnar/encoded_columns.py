@@ -7,7 +7,7 @@ share its bytes.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -24,6 +24,7 @@ from penstock.topologies.operator_api.columns import (
     Mask,
     Places,
     StructColumn,
+    joined,
 )
 
 SAME_BYTES = (BYTES, STRING, INT, INT32)
@@ -214,11 +215,60 @@ class EncodedColumn(CodedColumn):
         coded = None if self._coded is None else (self._coded[0][start:stop], self._coded[1])
         return type(self)(self._bytes.slice(start, stop), self.serde, self._coder, coded)
 
+    def followed_by(self, others: Sequence[Column]) -> EncodedColumn | None:
+        parts = [self, *(c for c in others if isinstance(c, EncodedColumn) and type(c) is type(self))]
+        if len(parts) <= len(others) or any(c.serde != self.serde for c in parts):
+            return None
+        known = [c._coded for c in parts if c._coded is not None]
+        coded: tuple[Codes, _Distinct] | None = None
+        if len(known) == len(parts) and all(distinct is known[0][1] for _, distinct in known):
+            coded = np.concatenate([codes for codes, _ in known]), known[0][1]
+        return type(self)(_joined_bytes(parts), self.serde, self._coder, coded)
+
 
 class WrittenColumn(EncodedColumn):
     """A column whose bytes are those that ``serde`` writes for its values."""
 
     __slots__ = ()
+
+
+class AddressedColumn(WrittenColumn):
+    """Such a column whose values go to known partitions of a topic, as ``route`` finds from each; ``addressed`` puts the
+    partition into a value."""
+
+    __slots__ = ("addressed", "partitions", "route")
+
+    def __init__(
+        self,
+        raw: BytesColumn | _Bytes,
+        serde: Serde[Any],
+        coder: Coder,
+        partitions: Ints,
+        route: Callable[[Any, Any, int], int],
+        addressed: Callable[[Any, int], Any],
+    ) -> None:
+        super().__init__(raw, serde, coder)
+        self.partitions = partitions
+        self.route = route
+        self.addressed = addressed
+
+    def to_list(self) -> list[Any]:
+        return list(map(self.addressed, super().to_list(), self.partitions.tolist()))
+
+    def _part(self, raw: _Bytes, partitions: Ints) -> AddressedColumn:
+        return AddressedColumn(raw, self.serde, self._coder, partitions, self.route, self.addressed)
+
+    def take(self, places: Places) -> AddressedColumn:
+        return self._part(self._bytes.take(places), self.partitions[places])
+
+    def slice(self, start: int, stop: int) -> AddressedColumn:
+        return self._part(self._bytes.slice(start, stop), self.partitions[start:stop])
+
+    def followed_by(self, others: Sequence[Column]) -> AddressedColumn | None:
+        parts = [self, *(c for c in others if isinstance(c, AddressedColumn))]
+        if len(parts) <= len(others) or any((c.serde, c.route) != (self.serde, self.route) for c in parts):
+            return None
+        return self._part(_Bytes(_joined_bytes(parts)), np.concatenate([c.partitions for c in parts]))
 
 
 class CollectionColumn(EncodedColumn):
@@ -276,6 +326,26 @@ class ParsedColumn(StructColumn):
         fields = {name: c.slice(start, stop) for name, c in self.fields.items()}
         nulls = None if self.nulls is None else self.nulls[start:stop]
         return ParsedColumn(self._bytes.slice(start, stop), self.serde, fields, nulls)
+
+    def followed_by(self, others: Sequence[Column]) -> ParsedColumn | None:
+        parts = [self, *(c for c in others if isinstance(c, ParsedColumn))]
+        if len(parts) <= len(others) or any((c.serde, [*c.fields]) != (self.serde, [*self.fields]) for c in parts):
+            return None
+        fields: dict[str, Column] = {}
+        for name in self.fields:
+            whole = joined([c.fields[name] for c in parts])
+            if whole is None:
+                return None
+            fields[name] = whole
+        raw = _joined_bytes(parts)
+        return ParsedColumn(raw, self.serde, fields, raw.nulls)
+
+
+def _joined_bytes(columns: Sequence[EncodedColumn | ParsedColumn]) -> BytesColumn:
+    """The bytes of columns, one after the other."""
+    whole = joined([c.raw for c in columns])
+    assert isinstance(whole, BytesColumn)
+    return whole
 
 
 def _no_record(*values: Any) -> Any:

@@ -6,7 +6,7 @@ of the pool, however often the record stands in them, and a field that is not re
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -170,6 +170,18 @@ class TextColumn(StructColumn):
 
     def slice(self, start: int, stop: int) -> TextColumn:
         return TextColumn(self.pool, self.codes[start:stop])
+
+    def followed_by(self, others: Sequence[Column]) -> TextColumn | None:
+        parts = [self, *(c for c in others if isinstance(c, TextColumn))]
+        if len(parts) <= len(others) or any(c.pool.readers.serde != self.pool.readers.serde for c in parts):
+            return None
+        pools = list({id(c.pool): c.pool for c in parts}.values())
+        texts = joined([pool.texts for pool in pools])
+        assert isinstance(texts, BytesColumn)
+        starts = dict(zip(map(id, pools), np.cumsum([0, *map(len, pools)]).tolist(), strict=False))
+        codes = [np.where(c.codes < 0, -1, c.codes + starts[id(c.pool)]) for c in parts]
+        pool = pools[0] if len(pools) == 1 else TextPool(texts, self.pool.readers)
+        return TextColumn(pool, np.concatenate(codes))
 
 
 def null_behind_texts(column: BytesColumn) -> BytesColumn:

@@ -51,6 +51,11 @@ class Column:
         """The values ``start <= i < stop``."""
         raise AssertionError(f"{type(self).__name__} cannot be sliced")
 
+    def followed_by(self, others: Sequence[Column]) -> Column | None:
+        """Its values and then those of others, as a column of its kind. ``None``: they are of another kind, or it has
+        no way of its own."""
+        return None
+
 
 class ReadAhead(Protocol):
     """Gives what a reader read of a column's values before it was asked."""
@@ -241,6 +246,8 @@ def joined(columns: Sequence[Column]) -> Column | None:
     first = columns[0]
     if len(columns) == 1:
         return first
+    if (whole := first.followed_by(columns[1:])) is not None:
+        return whole
     if all(isinstance(c, NumberColumn) for c in columns):
         return _joined_numbers([c for c in columns if isinstance(c, NumberColumn)])
     if all(isinstance(c, BytesColumn) for c in columns):

@@ -27,12 +27,12 @@ from penstock.topologies.graph.topology import Subtopology, Topology
 from penstock.topologies.operator_api.operator import OperatorSpec
 from penstock.topologies.operators.aggregates.aggregate import AggregateSpec
 from penstock.topologies.operators.aggregates.expiring_aggregate import ExpiringAggregateSpec
+from penstock.topologies.operators.base.foreign_key_messages import SUBSCRIPTION
 from penstock.topologies.operators.joins.foreign_key_join import (
     ForeignKeyJoinSpec,
     ForeignKeyResponseSpec,
     partition_of_answer,
 )
-from penstock.topologies.operators.joins.foreign_key_messages import SUBSCRIPTION
 from penstock.topologies.operators.joins.stream_stream_join import StreamStreamJoinSpec
 from penstock.topologies.operators.joins.stream_table_join import StreamTableJoinSpec
 from penstock.topologies.operators.joins.table_table_join import TableTableJoinSpec

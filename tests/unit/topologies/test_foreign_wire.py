@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from penstock.state.errors import SerdeError
-from penstock.topologies.operators.joins.foreign_key_messages import (
+from penstock.topologies.operators.base.foreign_key_messages import (
     DELETE_NO_PROPAGATE,
     PROPAGATE_NULL_IF_NO_FK,
     RESPONSE,

@@ -15,6 +15,7 @@ from penstock.state.serdes.window_keys import WindowedSerde
 from penstock.state.stores.store import StoreSpec
 from penstock.topologies.dsl.wiring import Flow
 from penstock.topologies.operators.base.row_expiry import checked_ttl, expiry_store
+from penstock.topologies.operators.columnar.stored_rows import why_no_texts
 from penstock.topologies.operators.tables.table_operators import MaterializeSpec, TableFilterSpec
 from penstock.topologies.operators.tables.table_views import TableView, view_of_store
 from penstock.topologies.windows import Duration, Windows, duration_ms
@@ -129,6 +130,16 @@ class TableFlow:
             kept_ms = self._copied_from._retained_ms()
             if isinstance(spec, MaterializeSpec) and spec.ttl_ms is not None and kept_ms is not None:
                 graph.replace_operator(self.name, dataclasses.replace(spec, ttl_ms=max(spec.ttl_ms, kept_ms)))
+
+    def keep_as_bytes(self) -> None:
+        """Have a store of rows that are passed on as texts keep them as bytes in memory, too."""
+        before = self._store
+        spec = self.flow.wiring.graph.operator(self.name)
+        if before is None or not isinstance(spec, MaterializeSpec) or spec.ttl_ms is not None:
+            return
+        if before.kind == "key_value" and why_no_texts(before.value_serde) is None:
+            self._store = dataclasses.replace(before, as_bytes=True)
+            self.flow.wiring.graph.replace_store(before, self._store)
 
     @property
     def versioned(self) -> TableFlow:

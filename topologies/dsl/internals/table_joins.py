@@ -13,13 +13,15 @@ from penstock.topologies.dsl.typed import join_function, result_serde, row_funct
 from penstock.topologies.dsl.wiring import Flow
 from penstock.topologies.operator_api.internal_names import REGISTRATION as REGISTRATION_SUFFIX
 from penstock.topologies.operator_api.internal_names import RESPONSE as RESPONSE_SUFFIX
+from penstock.topologies.operators.base.foreign_key_messages import RESPONSE, SUBSCRIPTION
+from penstock.topologies.operators.columnar.stateless import reads
 from penstock.topologies.operators.joins.foreign_key_join import (
     ForeignKeyJoinSpec,
     ForeignKeyResponseSpec,
     ForeignKeySubscribeSpec,
     partition_of_answer,
+    why_rows_join,
 )
-from penstock.topologies.operators.joins.foreign_key_messages import RESPONSE, SUBSCRIPTION
 from penstock.topologies.operators.joins.table_table_join import TableTableJoinSpec
 from penstock.topologies.operators.records.source_sink import Route, SinkSpec, SourceSpec
 from penstock.topologies.operators.tables.table_operators import MaterializeSpec
@@ -108,8 +110,12 @@ def joined_foreign(
     asked.silence_refused()
     keys, values = asking.flow.key, asking.flow.value
     checked = join_function(joiner, own, (asking.flow, asked.flow), nulls=(False, left), into=value)
+    named = row_function(fn, own, asking.flow)
+    if not isinstance(reads(named), str) and why_rows_join(checked, values, asked.flow.value) is None:
+        asking.keep_as_bytes()
+        asked.keep_as_bytes()
     subscribe = ForeignKeySubscribeSpec(
-        fn=row_function(fn, own, asking.flow),
+        fn=named,
         key_serde=keys,
         value_serde=values,
         foreign_key_serde=asked.flow.key,
@@ -142,7 +148,7 @@ def _exchange(own: str, asking: TableFlow, asked: TableFlow) -> Flow:
     subscriptions = Flow(wiring, root, f"{own}-subscribe", None, asked.flow.key, SUBSCRIPTION, rekeyed=True)
     wiring.check_together((subscriptions, asked.flow), own)
     arrived = _through(subscriptions, f"{own}{REGISTRATION_SUFFIX}")
-    store = StoreSpec(f"{own}-subscription-store", "key_value", BYTES, SUBSCRIPTION)
+    store = StoreSpec(f"{own}-subscription-store", "key_value", BYTES, SUBSCRIPTION, as_bytes=True)
     answer = ForeignKeyResponseSpec(
         stores=(store, *asked.view.stores),
         right=asked.view,

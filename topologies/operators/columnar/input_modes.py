@@ -13,6 +13,7 @@ from penstock.topologies.columnar.avro_writing import writes_avro
 from penstock.topologies.columnar.encoded_columns import SAME_BYTES
 from penstock.topologies.columnar.json_writing import encoder_of
 from penstock.topologies.operator_api.required_columns import ALL_AS_ROWS, InputMode, RequiredColumns
+from penstock.topologies.operators.base.foreign_key_messages import are_messages
 from penstock.topologies.operators.columnar.folding import why_not
 from penstock.topologies.operators.columnar.join import reading_row_alone
 from penstock.topologies.operators.columnar.join_fields import sides_of
@@ -66,6 +67,8 @@ def why_rows(*, counts: bool, sends_olds: bool, ready: bool) -> str | None:
 
 def writing_mode(key: Serde[Any], value: Serde[Any], *, by_key: bool) -> InputMode:
     """A sink. ``by_key``: its topic and partitions follow from the key alone."""
+    if are_messages(value):
+        return InputMode(RequiredColumns(key=True, value=True))
     if not by_key:
         return InputMode(ALL_AS_ROWS, "partitions, or topics, follow from whole records")
     if value == PRESENCE:

@@ -110,7 +110,10 @@ class RowTexts:
         if not places:
             return rows
         changed = [entries[listed[i]] for i in places]  # type: ignore[index]  # no key is null
-        texts = [None if entry is None else write(entry[0]) for entry in changed]
+        if state.immutable:
+            texts = [None if entry is None else write(entry[0]) for entry in changed]
+        else:
+            texts = [None if entry is None else entry[8:] for entry in changed]
         return _put(rows, np.array(places, np.intp), texts)
 
 

@@ -25,6 +25,7 @@ from penstock.topologies.operator_api.batch import Batch, ColumnBatch
 from penstock.topologies.operator_api.columns import BytesColumn, Column, Places
 from penstock.topologies.operator_api.operator import OperatorContext
 from penstock.topologies.operator_api.required_columns import InputMode, RequiredColumns, field_at, path_of
+from penstock.topologies.operators.base.foreign_key_messages import all_written, are_messages
 from penstock.topologies.operators.base.row_functions import decode_column, unreadable
 from penstock.topologies.operators.columnar.declared_records import records_of
 from penstock.topologies.operators.columnar.struct_keys import struct_keys
@@ -45,6 +46,8 @@ def _why_whole(serde: Serde[Any], needed: RequiredColumns) -> str | None:
     """The reason why values are decoded whole; ``None`` if they are not."""
     if needed.listed:
         return "the next operator needs whole values"
+    if are_messages(serde):
+        return None
     if serde == JSON:
         return "its values have no declared type"
     decoder, fields = json_decoder(serde), sorted(needed.fields, key=path_of)
@@ -115,7 +118,7 @@ class _ChangeReader:
 
 def _projection_of(serde: Serde[Any], needed: RequiredColumns) -> Projection | None:
     """The reader of the required fields; ``None`` if values are read whole."""
-    if serde in PLAIN or _why_whole(serde, needed) is not None:
+    if serde in PLAIN or are_messages(serde) or _why_whole(serde, needed) is not None:
         return None
     decoder, form, fields = json_decoder(serde), avro_form(serde), sorted(needed.fields, key=path_of)
     if decoder is not None:
@@ -169,6 +172,8 @@ class Decoder:
             found, batch = self._plain(batch, column, serde, coder, what)
         elif structs is not None:
             found = structs
+        elif are_messages(serde) and all_written(column, serde):
+            found = EncodedColumn(column, serde, coder)
         else:
             found, batch = decode_column(self._ctx, batch, serde, column.to_list(), what)
         return batch.replace(keys=found) if what == "key" else batch.replace(values=found)

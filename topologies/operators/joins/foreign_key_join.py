@@ -19,19 +19,36 @@ last one has the current right row. The result's timestamp is the higher of the 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from penstock.state.serdes.serde import Serde
 from penstock.state.stores.store import StoreSpec
 from penstock.state.stores.store_view import KeyValueStoreView
-from penstock.topologies.operator_api.batch import Batch
+from penstock.topologies.operator_api.batch import Batch, ColumnBatch
 from penstock.topologies.operator_api.edge_kinds import Emits
 from penstock.topologies.operator_api.operator import Operator, OperatorContext, OperatorSpec
+from penstock.topologies.operator_api.required_columns import (
+    ALL_AS_ROWS,
+    ROW_LAYOUT,
+    EdgeLayout,
+    InputMode,
+    RequiredColumns,
+)
+from penstock.topologies.operators.base import foreign_key_messages as wire
+from penstock.topologies.operators.base.foreign_key_messages import Response, Subscription
 from penstock.topologies.operators.base.row_operator import RowOperator
-from penstock.topologies.operators.joins import foreign_key_messages as wire
-from penstock.topologies.operators.joins.foreign_key_messages import Response, Subscription
+from penstock.topologies.operators.columnar.foreign_keys import Answering, Joining, Subscribing
+from penstock.topologies.operators.columnar.pairs import why_no_pairs
+from penstock.topologies.operators.columnar.stateless import keys_of, reads
+from penstock.topologies.operators.columnar.stored_rows import row_values, why_no_texts
 from penstock.topologies.operators.tables.table_views import StoreView, TableView
+
+
+def why_rows_join(joiner: Any, left: Serde[Any], right: Serde[Any]) -> str | None:
+    """Why answers are joined one by one, with rows of these serdes."""
+    why = why_no_texts(left) or why_no_texts(right)
+    return why or why_no_pairs(None, joiner, {"left": left, "right": right})
 
 
 def partition_of_answer(key: Any, response: Response, partitions: int) -> int:
@@ -51,6 +68,18 @@ class ForeignKeySubscribeSpec(OperatorSpec):
     left: bool = False
     emits: Emits = "insert"
 
+    def input_mode(self, port: int, out: Sequence[RequiredColumns]) -> InputMode:
+        found = why_no_texts(self.value_serde) or reads(self.fn)
+        if isinstance(found, str):
+            return InputMode(ALL_AS_ROWS, found)
+        return InputMode(found | RequiredColumns(key=True, value=True))
+
+    def row_reason(self, port: int, given: EdgeLayout) -> str | None:
+        return super().row_reason(port, given) or (None if given.olds else "old values come as lists")
+
+    def output_layout(self, port: int, given: EdgeLayout, input_mode: InputMode) -> EdgeLayout:
+        return EdgeLayout(keys=True, values=True) if input_mode.rows is None else ROW_LAYOUT
+
     def open(self, ctx: OperatorContext) -> Operator:
         """Build the operator of one task."""
         return _ForeignKeySubscribeOperator(ctx, self)
@@ -63,6 +92,24 @@ class _ForeignKeySubscribeOperator(RowOperator):
         self._write_key = spec.key_serde.serialize
         self._write_value = spec.value_serde.serialize
         self._write_foreign = spec.foreign_key_serde.serialize
+        self._columns: Subscribing | None = None
+        step, values = None if isinstance(reads(self._fn), str) else keys_of(self._fn), row_values(spec.value_serde)
+        if step is not None and values is not None:
+            serdes = spec.key_serde, spec.foreign_key_serde
+            self._columns = Subscribing(step, values, *serdes, ctx.task.partition)
+
+    def prefetch_columns(self, port: int, batch: ColumnBatch) -> bool:
+        return True
+
+    def process_columns(self, port: int, batch: ColumnBatch) -> Batch | None:
+        found = None if self._columns is None else self._columns.of(batch)
+        if found is None:
+            return batch
+        subscriptions, unnamed = found
+        if unnamed and not self._left:
+            self.ctx.dropped("null_foreign_key", unnamed)
+        self.ctx.emit(subscriptions)
+        return None
 
     def _named(self, key: Any, value: Any) -> tuple[Any, bytes | None]:
         """The foreign key that a value names, and its bytes."""
@@ -101,6 +148,20 @@ class ForeignKeyResponseSpec(OperatorSpec):
     in_ports: tuple[str, ...] = ("subscriptions", "rows")
     emits: Emits = "insert"
 
+    @property
+    def why_rows(self) -> str | None:
+        """Why it takes records one by one."""
+        if not isinstance(self.right, StoreView) or not self.right.store.as_bytes:
+            return "its rows are not texts in a store"
+        return why_no_texts(self.value_serde)
+
+    def input_mode(self, port: int, out: Sequence[RequiredColumns]) -> InputMode:
+        why = self.why_rows
+        return InputMode(RequiredColumns(key=True, value=True)) if why is None else InputMode(ALL_AS_ROWS, why)
+
+    def output_layout(self, port: int, given: EdgeLayout, input_mode: InputMode) -> EdgeLayout:
+        return EdgeLayout(keys=True, values=True) if input_mode.rows is None else ROW_LAYOUT
+
     def touches(self, port: int) -> tuple[str, ...]:
         """A row's change reads the subscriptions only."""
         return self.resources[:1] if port else self.resources
@@ -121,10 +182,27 @@ class _ForeignKeyResponseOperator(RowOperator):
         self._rows = spec.right.open(ctx.state)
         self._write_key = spec.foreign_key_serde.serialize
         self._write_value = spec.value_serde.serialize
+        self._columns: Answering | None = None
+        values = None if spec.why_rows is not None else row_values(spec.value_serde)
+        if values is not None:
+            rows = ctx.state(spec.right.stores[0].name)
+            self._columns = Answering(values, self._state, rows, spec.foreign_key_serde, partition_of_answer)
 
     def load(self, port: int, batch: Batch) -> None:
         if port == 0:
             self._rows.load(batch.keys)
+
+    def prefetch_columns(self, port: int, batch: ColumnBatch) -> bool:
+        return self._columns is not None and (port == 1 or self._columns.load(batch))
+
+    def process_columns(self, port: int, batch: ColumnBatch) -> Batch | None:
+        if self._columns is None:
+            return batch
+        answers = self._columns.subscribed(batch) if port == 0 else self._columns.changed(batch)
+        if answers is None:
+            return batch
+        self.ctx.emit(answers)
+        return None
 
     def row(self, port: int, key: Any, value: Any, ts: int) -> None:
         if port == 0:
@@ -169,6 +247,20 @@ class ForeignKeyJoinSpec(OperatorSpec):
     marks: StoreSpec | None = None
     emits: Emits = "upsert"
 
+    @property
+    def why_rows(self) -> str | None:
+        """Why it joins answers one by one."""
+        if not isinstance(self.rows, StoreView) or not self.rows.store.as_bytes:
+            return "its rows are not texts in a store"
+        return why_rows_join(self.joiner, self.value_serde, self.foreign_value_serde)
+
+    def input_mode(self, port: int, out: Sequence[RequiredColumns]) -> InputMode:
+        why = self.why_rows
+        return InputMode(RequiredColumns(key=True, value=True)) if why is None else InputMode(ALL_AS_ROWS, why)
+
+    def output_layout(self, port: int, given: EdgeLayout, input_mode: InputMode) -> EdgeLayout:
+        return EdgeLayout(given.keys, True) if input_mode.rows is None else ROW_LAYOUT
+
     def open(self, ctx: OperatorContext) -> Operator:
         """Build the operator of one task."""
         return _ForeignKeyJoinOperator(ctx, self)
@@ -186,6 +278,22 @@ class _ForeignKeyJoinOperator(RowOperator):
         self._read = spec.foreign_value_serde.deserialize
         self._joiner, self._left = spec.joiner, spec.left
         self._marks = None if spec.marks is None else ctx.state(spec.marks.name)
+        self._columns: Joining | None = None
+        values = [None] if spec.why_rows else [row_values(s) for s in (spec.value_serde, spec.foreign_value_serde)]
+        if (own := values[0]) is not None and (foreign := values[-1]) is not None:
+            store = spec.rows.stores[0]
+            rows = ctx.state(store.name)
+            self._columns = Joining(spec.joiner, (own, foreign), rows, store.key_serde, self._marks, left=spec.left)
+
+    def prefetch_columns(self, port: int, batch: ColumnBatch) -> bool:
+        return self._columns is not None and self._columns.load(batch)
+
+    def process_columns(self, port: int, batch: ColumnBatch) -> Batch | None:
+        results = None if self._columns is None else self._columns.of(batch)
+        if results is None:
+            return batch
+        self.ctx.emit(results)
+        return None
 
     def load(self, port: int, batch: Batch) -> None:
         self._rows.load(batch.keys)

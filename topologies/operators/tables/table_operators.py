@@ -40,6 +40,7 @@ from penstock.topologies.operators.columnar.stateless import (
     values_mode,
     values_of,
 )
+from penstock.topologies.operators.columnar.stored_rows import stored_rows
 from penstock.topologies.operators.tables.table_views import StoreView
 
 
@@ -229,8 +230,19 @@ class MaterializeSpec(OperatorSpec):
         """The rows."""
         return self.stores[0] if self.stores else None
 
+    def input_mode(self, port: int, out: Sequence[RequiredColumns]) -> InputMode:
+        if self.store is None:
+            return InputMode(RequiredColumns(key=True) | union_of(out))
+        if not self.store.as_bytes or self.ttl_ms is not None:
+            return super().input_mode(port, out)
+        return InputMode(RequiredColumns(key=True, value=True) | union_of(out))
+
     def output_layout(self, port: int, given: EdgeLayout, input_mode: InputMode) -> EdgeLayout:
-        return ROW_LAYOUT if self.stores else given
+        if not self.stores:
+            return given
+        if input_mode.rows is not None:
+            return ROW_LAYOUT
+        return dataclasses.replace(given, texts=False, olds=self.sends_olds)
 
     def open(self, ctx: OperatorContext) -> Operator:
         """Build the operator of one task."""
@@ -260,6 +272,17 @@ class _MaterializeOperator(RowOperator):
         self._write = store.key_serde.serialize
         self._rows = StoreView(store).open(ctx.state)
         self._reads = spec.sends_olds or spec.quiet
+        self._columns = stored_rows(store, self._state, reads=self._reads, sends_olds=spec.sends_olds)
+
+    def prefetch_columns(self, port: int, batch: ColumnBatch) -> bool:
+        return self._columns is not None and self._columns.load(batch)
+
+    def process_columns(self, port: int, batch: ColumnBatch) -> Batch | None:
+        changes = None if self._columns is None else self._columns.put(batch)
+        if changes is None:
+            return batch
+        self.ctx.emit(changes)
+        return None
 
     def load(self, port: int, batch: Batch) -> None:
         if self._reads:
@@ -289,6 +312,7 @@ class _ExpiringMaterializeOperator(_MaterializeOperator):
         self._read = store.key_serde.deserialize
         self._silent = spec.silent
         self._reads = True
+        self._columns = None
 
     def before(self, key: Any, value: Any, ts: int) -> None:
         for gone in self._expiry.gone(self.advance_stream_time(ts)):

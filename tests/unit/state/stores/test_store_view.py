@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import dataclasses
 import random
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 
-from penstock.state.serdes.serde import BYTES, INT, STRING
+from penstock.state.serdes.serde import BYTES, INT, STRING, typed_json
 from penstock.state.stores.memory_backend import MemoryBackend
 from penstock.state.stores.store import StoreSpec, StoreWrites
 from penstock.state.stores.store_view import KeyValueStoreView
 
 SPEC = StoreSpec("s", "key_value", BYTES, INT)
+
+
+class Price(msgspec.Struct, frozen=True):
+    """With a number that has several notations."""
+
+    amount: float
 
 
 def opened(spec: StoreSpec = SPEC) -> tuple[KeyValueStoreView, MemoryBackend]:
@@ -175,3 +183,37 @@ def test_entries_put_at_once_delete_what_the_backend_has() -> None:
     state.put_entries([b"a"], [(2, 7)], [7], new=True)
     state.put(b"a", None, 8)
     assert commit(state, backend) == [(b"a", None)]
+
+
+def test_a_store_of_bytes_holds_what_one_of_objects_holds() -> None:
+    rng = random.Random(5)
+    objects = StoreSpec("s", "key_value", BYTES, typed_json(Price))
+    views = [opened(spec) for spec in (objects, dataclasses.replace(objects, as_bytes=True))]
+    for step in range(300):
+        key, amount = rng.choice((b"a", b"b", b"c")), rng.choice((1, 1.0, 2.5, None))
+        value = None if amount is None else Price(amount)
+        for state, _ in views:
+            state.put(key, value, step)
+        one, other = (
+            (
+                [state.get(key) for key in (b"a", b"b")],
+                list(state.range()),
+                list(state.range(b"b", reverse=True)),
+                state.first(),
+            )
+            for state, _ in views
+        )
+        assert repr(one) == repr(other)
+        if rng.random() < 0.1:
+            assert commit(*views[0]) == commit(*views[1])
+            for state, _ in views:
+                state.discard()
+    assert views[1][0].immutable is False
+
+
+def test_bytes_are_put_as_they_are() -> None:
+    state, backend = opened(StoreSpec("s", "key_value", BYTES, typed_json(Price), as_bytes=True))
+    state.put_raw([b"a", b"b", b"a"], [b'{"amount":1.5}', None, b'{"amount":2.5}'], [], [1, 2, 3])
+    assert state.get(b"a") == (Price(2.5), 3)
+    assert list(state.entries_between()) == [(b"a", (3).to_bytes(8, "big") + b'{"amount":2.5}')]
+    assert commit(state, backend) == [(b"a", (3).to_bytes(8, "big") + b'{"amount":2.5}'), (b"b", None)]

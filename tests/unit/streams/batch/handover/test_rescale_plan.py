@@ -18,7 +18,7 @@ from penstock.streams.batch.handover.rescale_plan import Rescaling, ScaledSide, 
 from penstock.streams.runtime.topic_setup import layout_of
 from penstock.streams.testing.memory_sink import MemorySink
 from penstock.topologies.graph.topology import Topology
-from penstock.topologies.operators.joins.foreign_key_messages import SUBSCRIPTION, Subscription, subscription_key
+from penstock.topologies.operators.base.foreign_key_messages import SUBSCRIPTION, Subscription, subscription_key
 
 Build = Callable[[ps.StreamsBuilder, str], object]
 

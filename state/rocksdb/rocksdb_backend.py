@@ -40,6 +40,7 @@ from penstock.state.machine.atomic_files import replace_file
 from penstock.state.native import compiled
 from penstock.state.rocksdb.entry_layout import POSITION_KEY, USER_END, USER_PREFIX, fill, write_sorted
 from penstock.state.rocksdb.error_texts import translated
+from penstock.state.rocksdb.scans import entries_of, first_key
 from penstock.state.rocksdb.tuning import RocksDBOptions, database_options, shared_bound, unlogged_writes
 from penstock.state.stores.entry_cache import WrittenEntries, new_entries
 from penstock.state.stores.store import PackedBytes, StoreSpec, StoreWrites, Unbased
@@ -209,6 +210,17 @@ class RocksDBBackend:
             return self._joined(store, low, high, part, reverse)
         return self._stored(store, low, high, reverse)
 
+    def ranges(self, store: str, bounds: Sequence[tuple[bytes, bytes]]) -> list[list[tuple[bytes, bytes]]]:
+        """See ``RangesAtOnce``."""
+        family, buffer = self._family(store), self._buffers[store]
+        dropped = buffer.dropped_below or b""
+        with self._during("read"):
+            found = entries_of(family, [(USER_PREFIX + max(low, dropped), USER_PREFIX + high) for low, high in bounds])
+        for i, (low, high) in enumerate(bounds):
+            if buffer.entries.written_between(low, high, 1, False)[0]:
+                found[i] = list(self.range(store, low, high))
+        return found
+
     def _joined(
         self, store: str, low: bytes, high: bytes | None, part: _Part, reverse: bool
     ) -> Iterator[tuple[bytes, bytes]]:
@@ -348,16 +360,8 @@ class RocksDBBackend:
         floor = self._floors.get(store, b"")
         if floor >= bound:
             return None
-        read_options = ReadOptions()
-        read_options.set_iterate_upper_bound(USER_PREFIX + bound)
         with self._during("read"):
-            it = self._families[store].iter(read_options)
-            try:
-                it.seek(USER_PREFIX + floor)
-                found: bytes | None = it.key() if it.valid() else None
-                it.status()
-            finally:
-                del it
+            found = first_key(self._families[store], USER_PREFIX + floor, USER_PREFIX + bound)
         self._floors[store] = bound
         return None if found is None else (found, USER_PREFIX + bound)
 

@@ -22,7 +22,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from typing import Any, Generic, Literal, NamedTuple, Protocol, TypeAlias
+from typing import Any, Generic, Literal, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 from penstock.state.serdes.serde import Serde
 from penstock.state.type_parameters import S
@@ -175,6 +175,14 @@ class StoreWrites:
     def columns(self) -> Puts:
         """The puts as columns."""
         return columns_of(self.puts)
+
+
+@runtime_checkable
+class RangesAtOnce(Protocol):
+    """A backend that reads many short ranges faster at once than one by one."""
+
+    def ranges(self, store: str, bounds: Sequence[tuple[bytes, bytes]]) -> list[list[tuple[bytes, bytes]]]:
+        """The entries of each range, as of ``StateBackend.range``."""
 
 
 class StateBackend(Protocol):

@@ -30,7 +30,7 @@ from sortedcontainers import SortedSet
 
 from penstock.state.errors import IncompatibleError, SerdeError
 from penstock.state.stores.entry_sizes import entries_bytes, marks_bytes
-from penstock.state.stores.store import PackedBytes, PackedChanges, StateBackend, StoreSpec
+from penstock.state.stores.store import PackedBytes, PackedChanges, RangesAtOnce, StateBackend, StoreSpec
 
 _TIMESTAMP = struct.Struct(">q")
 _ROOMY_TRIMS = 16
@@ -216,6 +216,19 @@ class KeyValueStoreView:
                 continue
             last = key
             yield key, self.entries[key] if key in self.dirty else (self._thaw(raw, key) if self.immutable else raw)
+
+    def entries_within(self, bounds: Sequence[tuple[bytes, bytes]]) -> list[list[tuple[bytes, Any]]]:
+        """``entries_between`` of each of many short ranges."""
+        if self._deferred is not None:
+            self._settle_deferred()
+        if self._floor is not None or self.immutable or not isinstance(self._backend, RangesAtOnce):
+            return [list(self.entries_between(low, high)) for low, high in bounds]
+        out: list[list[tuple[bytes, Any]]] = [*self._backend.ranges(self.spec.name, bounds)]
+        for i, (low, high) in enumerate(bounds if self.dirty else ()):
+            written = self._written_keys(low, high, False)
+            if written:
+                out[i] = sorted({**dict(out[i]), **{key: self.entries[key] for key in written}}.items())
+        return out
 
     def first(
         self, low: bytes | None = None, high: bytes | None = None, *, reverse: bool = False

@@ -14,7 +14,6 @@ from penstock.topologies.dsl.wiring import Flow
 from penstock.topologies.operator_api.internal_names import REGISTRATION as REGISTRATION_SUFFIX
 from penstock.topologies.operator_api.internal_names import RESPONSE as RESPONSE_SUFFIX
 from penstock.topologies.operators.base.foreign_key_messages import RESPONSE, SUBSCRIPTION
-from penstock.topologies.operators.columnar.stateless import reads
 from penstock.topologies.operators.joins.foreign_key_join import (
     ForeignKeyJoinSpec,
     ForeignKeyResponseSpec,
@@ -110,17 +109,16 @@ def joined_foreign(
     asked.silence_refused()
     keys, values = asking.flow.key, asking.flow.value
     checked = join_function(joiner, own, (asking.flow, asked.flow), nulls=(False, left), into=value)
-    named = row_function(fn, own, asking.flow)
-    if not isinstance(reads(named), str) and why_rows_join(checked, values, asked.flow.value) is None:
-        asking.keep_as_bytes()
-        asked.keep_as_bytes()
     subscribe = ForeignKeySubscribeSpec(
-        fn=named,
+        fn=row_function(fn, own, asking.flow),
         key_serde=keys,
         value_serde=values,
         foreign_key_serde=asked.flow.key,
         left=left,
     )
+    if subscribe.why_rows is None and why_rows_join(checked, values, asked.flow.value) is None:
+        asking.keep_as_bytes()
+        asked.keep_as_bytes()
     wiring.add(f"{own}-subscribe", subscribe, asking.flow)
     answers = _exchange(own, asking, asked)
     # a store of results knows which results exist; a left join has one per left row

@@ -196,10 +196,10 @@ class Answering:
         if texts is None or names is None or None in names:
             return None
         out = _Answers()
-        read = self._subscriptions.entries_between
-        for i, (name, value, ts) in enumerate(zip(names, texts.to_list(), batch.timestamps, strict=True)):
-            prefix = wire.subscription_key(name, b"")  # type: ignore[arg-type]  # no name is null
-            for _, entry in read(prefix, wire.after_prefix(prefix)):
+        prefixes = [wire.subscription_key(name, b"") for name in names]  # type: ignore[arg-type]  # no name is null
+        found = self._subscriptions.entries_within([(low, wire.after_prefix(low)) for low in prefixes])
+        for i, (entries, value, ts) in enumerate(zip(found, texts.to_list(), batch.timestamps, strict=True)):
+            for _, entry in entries:
                 if entry is not None:
                     out.add(i, entry[8:], value, max(ts, time_of(entry)))
         if not wire.all_written(BytesColumn.of(out.asked), SUBSCRIPTION):

@@ -25,6 +25,7 @@ from typing import Any
 from penstock.state.serdes.serde import Serde
 from penstock.state.stores.store import StoreSpec
 from penstock.state.stores.store_view import KeyValueStoreView
+from penstock.topologies.columnar.encoded_columns import SAME_BYTES
 from penstock.topologies.operator_api.batch import Batch, ColumnBatch
 from penstock.topologies.operator_api.edge_kinds import Emits
 from penstock.topologies.operator_api.operator import Operator, OperatorContext, OperatorSpec
@@ -68,10 +69,18 @@ class ForeignKeySubscribeSpec(OperatorSpec):
     left: bool = False
     emits: Emits = "insert"
 
+    @property
+    def why_rows(self) -> str | None:
+        """Why it takes changes one by one."""
+        if self.foreign_key_serde not in SAME_BYTES:
+            return f"its foreign keys have the serde {self.foreign_key_serde.name}"
+        found = reads(self.fn)
+        return found if isinstance(found, str) else why_no_texts(self.value_serde)
+
     def input_mode(self, port: int, out: Sequence[RequiredColumns]) -> InputMode:
-        found = why_no_texts(self.value_serde) or reads(self.fn)
-        if isinstance(found, str):
-            return InputMode(ALL_AS_ROWS, found)
+        why, found = self.why_rows, reads(self.fn)
+        if why is not None or isinstance(found, str):
+            return InputMode(ALL_AS_ROWS, why)
         return InputMode(found | RequiredColumns(key=True, value=True))
 
     def row_reason(self, port: int, given: EdgeLayout) -> str | None:
@@ -93,7 +102,7 @@ class _ForeignKeySubscribeOperator(RowOperator):
         self._write_value = spec.value_serde.serialize
         self._write_foreign = spec.foreign_key_serde.serialize
         self._columns: Subscribing | None = None
-        step, values = None if isinstance(reads(self._fn), str) else keys_of(self._fn), row_values(spec.value_serde)
+        step, values = (None, None) if spec.why_rows else (keys_of(spec.fn), row_values(spec.value_serde))
         if step is not None and values is not None:
             serdes = spec.key_serde, spec.foreign_key_serde
             self._columns = Subscribing(step, values, *serdes, ctx.task.partition)

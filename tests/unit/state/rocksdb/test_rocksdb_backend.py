@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import shutil
 import subprocess
 import sys
@@ -15,7 +16,9 @@ from penstock.state.rocksdb.error_texts import translate, translated
 from penstock.state.rocksdb.rocksdb_backend import RocksDBBackend
 from penstock.state.rocksdb.table_files import write_sst
 from penstock.state.rocksdb.tuning import RocksDBOptions
-from penstock.state.stores.store import StoreWrites
+from penstock.state.serdes.serde import BYTES
+from penstock.state.stores.store import StoreSpec, StoreWrites
+from penstock.state.stores.store_view import KeyValueStoreView
 
 ENTRIES = [(b"%06d" % i, b"%050d" % (i * i)) for i in range(3000)]
 
@@ -214,4 +217,48 @@ def test_ingest_wants_an_empty_store_and_a_position(tmp_path: Path) -> None:
         backend.ingest("a", [tmp_path / whole.name])
     backend.commit([StoreWrites("a", [(ENTRIES[0][0], None)], b"p8")])
     assert list(backend.range("a", None, None)) == ENTRIES[1:]
+    backend.close()
+
+
+def test_many_ranges_are_those_of_single_ranges(tmp_path: Path) -> None:
+    """Of the database, of the buffer and of both, with deletions and expired keys; as operators see them, too."""
+    rng = random.Random(7)
+    backend = RocksDBBackend(tmp_path, ["s"])
+    state = KeyValueStoreView(StoreSpec("s", "key_value", BYTES, BYTES, as_bytes=True), backend)
+    for step in range(120):
+        for _ in range(rng.randrange(6)):
+            key = bytes(rng.choices(b"abc", k=rng.randint(1, 3)))
+            state.put(key, rng.choice((None, b"", b"x")), step)
+        if rng.random() < 0.4:
+            keys, values, _ = state.pending()
+            floor = b"ab" if step > 80 else None
+            backend.commit([StoreWrites("s", list(zip(keys, values, strict=True)), b"p", floor)])
+            state.committed()
+        if rng.random() < 0.2:
+            backend.flush()
+        bounds = [(bytes(rng.choices(b"abcd", k=rng.randint(0, 2))), b"b" * rng.randint(1, 3)) for _ in range(5)]
+        bounds += [(low, low + b"\xff") for low, _ in bounds]
+        assert backend.ranges("s", bounds) == [list(backend.range("s", low, high)) for low, high in bounds]
+        assert [list(filter(present, found)) for found in state.entries_within(bounds)] == [
+            list(filter(present, state.entries_between(low, high))) for low, high in bounds
+        ]
+    backend.close()
+    with pytest.raises(ValueError, match="closed"):
+        backend.ranges("s", [])
+
+
+def present(entry: tuple[bytes, object]) -> bool:
+    return entry[1] is not None
+
+
+def test_many_ranges_find_damage(tmp_path: Path) -> None:
+    filled(tmp_path)
+    (table,) = tmp_path.glob("*.sst")
+    data = bytearray(table.read_bytes())
+    data[len(data) // 3] ^= 0xFF
+    table.write_bytes(data)
+    backend = RocksDBBackend(tmp_path, ["a"])
+    with pytest.raises(StateCorruptedError):
+        backend.ranges("a", [(key, key + b"\xff") for key, _ in ENTRIES])
+    assert backend.damaged
     backend.close()

@@ -269,10 +269,10 @@ class SessionCounts:
 
     def take(
         self, names: list[bytes], numbers: Any, times: Any, at: Any, levels: Any, moved_by_records: bool
-    ) -> tuple[bytes, list[tuple[int, int, int, int, int, bytes]]]:
+    ) -> tuple[bytes, bytes, bytes, bytes, bytes, bytes, bytes, bytes]:
         """Count records, whose keys are all here: int64 numbers of their names, times, and positions (see ``Timeline``).
-        Returns the int64 indices of those that are late, and what closes: position, end, start, last, count, key; by
-        position, end, start, key."""
+        Returns the int64 indices of those that are late, and what closes as int64 positions, ends, starts, last times and
+        counts, keys and their int64 offsets; by position, end, start, key."""
 
     def changes(
         self, floor: int

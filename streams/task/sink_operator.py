@@ -21,6 +21,7 @@ from penstock.topologies.columnar.avro_writing import AvroWriter, avro_writer
 from penstock.topologies.columnar.change_columns import sides_of, written_changes
 from penstock.topologies.columnar.column_parts import (
     by_columns_or_rows,
+    inner_bytes,
     longest,
     nulls_of,
     packed_values,
@@ -29,6 +30,8 @@ from penstock.topologies.columnar.column_parts import (
 )
 from penstock.topologies.columnar.encoded_columns import AddressedColumn, ParsedColumn
 from penstock.topologies.columnar.json_writing import encoder_of, written_json
+from penstock.topologies.columnar.kernels import partitions_of
+from penstock.topologies.columnar.windowed_keys import is_windowed
 from penstock.topologies.operator_api.batch import Batch, ColumnBatch
 from penstock.topologies.operator_api.columns import BytesColumn, CodedColumn, Column, Mask, StructColumn
 from penstock.topologies.operator_api.operator import Operator
@@ -164,11 +167,8 @@ class SinkOperator(Operator):
             own = self.ctx.task.partition % self._partitions
             return self._output(batch, keys, values, np.where(nulls, own, BY_KEY).tolist())
         if spec.inner_key is not None and self._partitions is not None:
-            if not isinstance(batch.key_column, CodedColumn):
-                return None
-            try:
-                partition = batch.key_column.map(self._inner_partition).to_list()
-            except Exception:  # not swallowed: the rows meet it again
+            partition = self._inner_partitions(batch.key_column)
+            if partition is None:
                 return None
         return self._output(batch, keys, values, partition)
 
@@ -288,6 +288,19 @@ class SinkOperator(Operator):
         """Return the partition of a windowed key."""
         assert self._spec.inner_key is not None and self._partitions is not None
         return BY_KEY if key is None else partition_for(self._spec.inner_key.serialize(key.key), self._partitions)
+
+    def _inner_partitions(self, keys: Column | None) -> list[int] | None:
+        """Return the partitions of windowed keys; ``None``: row by row."""
+        assert self._spec.inner_key is not None and self._partitions is not None
+        if is_windowed(keys):
+            data = inner_bytes(keys, self._spec.inner_key)
+            return None if data is None else partitions_of(data, self._partitions).tolist()
+        if not isinstance(keys, CodedColumn):
+            return None
+        try:
+            return keys.map(self._inner_partition).to_list()
+        except Exception:  # not swallowed: the rows meet it again
+            return None
 
     def _partition(self, batch: Batch, keys: list[bytes | None], values: list[bytes | None]) -> int | list[int] | None:
         spec = self._spec

@@ -12,6 +12,7 @@ import numpy as np
 
 from penstock.state.errors import SerdeError
 from penstock.state.serdes.serde import BYTES, FLOAT, INT, PRESENCE, Serde
+from penstock.state.serdes.window_keys import WindowedSerde
 from penstock.topologies.columnar.encoded_columns import (
     SAME_BYTES,
     CollectionColumn,
@@ -21,6 +22,7 @@ from penstock.topologies.columnar.encoded_columns import (
 )
 from penstock.topologies.columnar.kernels import Coder, Groups, grouped
 from penstock.topologies.columnar.text_columns import TextColumn
+from penstock.topologies.columnar.windowed_keys import is_windowed, written_windows
 from penstock.topologies.operator_api.batch import Batch, ColumnBatch
 from penstock.topologies.operator_api.columns import (
     BytesColumn,
@@ -258,6 +260,9 @@ def serialized(column: Column, serde: Serde[Any]) -> Column | None:
         return column.raw if column.pool.readers.serde == serde else None
     if has_bytes_of(column, serde):
         return column.raw
+    if isinstance(serde, WindowedSerde) and is_windowed(column):
+        keys = inner_bytes(column, serde.inner)
+        return None if keys is None else written_windows(column, keys, serde)
     if isinstance(column, CodedColumn):
         distinct = column.compact() if len(column.values) > max(len(column), FEWEST) else column
         data = written(distinct.values, serde)
@@ -267,6 +272,14 @@ def serialized(column: Column, serde: Serde[Any]) -> Column | None:
             if serde is plain and column.array.dtype == kind:
                 return _fixed(column, layout)
     return None
+
+
+def inner_bytes(column: StructColumn, serde: Serde[Any]) -> BytesColumn | None:
+    """The keys within windowed keys, as bytes; ``None``: row by row."""
+    data = serialized(column.fields["key"], serde)
+    if data is None or isinstance(data, BytesColumn):
+        return data
+    return BytesColumn.of(data.to_list())
 
 
 def _fixed(column: NumberColumn, layout: str) -> BytesColumn:

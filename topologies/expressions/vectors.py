@@ -24,10 +24,12 @@ import numpy as np
 from penstock.state.serdes.serde import BYTES, STRING
 from penstock.topologies.columnar.column_parts import nulls_of
 from penstock.topologies.columnar.encoded_columns import EncodedColumn
+from penstock.topologies.columnar.windowed_keys import is_windowed
 from penstock.topologies.expressions import kernels as k
 from penstock.topologies.expressions.columns import RowReader
 from penstock.topologies.expressions.fixed_point import compared_decimals
 from penstock.topologies.expressions.inference import ExpressionScope, Inference
+from penstock.topologies.expressions.leaves import Leaf, Path, leaf_of, leaves_of
 from penstock.topologies.expressions.readers import EXACT
 from penstock.topologies.expressions.row_function import ExpressionFunction
 from penstock.topologies.expressions.rows import compile_parts
@@ -48,10 +50,6 @@ from penstock.topologies.expressions.types import DataType
 from penstock.topologies.operator_api.batch import Batch
 from penstock.topologies.operator_api.columns import BytesColumn, CodedColumn, Column, Mask, NumberColumn, StructColumn
 
-Path = tuple[str, ...]
-Leaf = tuple[str, str | Path | None]
-"""An input read from a record: a field of the value, by its path where it is a field of a field, or the value, key or
-timestamp."""
 PRESENCE = ("is_null", "is_not_null")
 _SHARED = {str, bytes, bool, int, float, decimal.Decimal, type(None)}
 
@@ -274,11 +272,11 @@ class Vectors:
         return column if EXACT.get(self._types.of(e).kind) is column.serde.exact else None
 
     def _leaves_of(self, e: Expression, frame: _Frame) -> tuple[Leaf, ...]:
-        """The inputs, as far as the columns go: a field of a field that is not a record of columns is read by row."""
+        """The inputs, as far as the columns go: a field of what is not a record of columns is read by row."""
         found = self._leaves.get(id(e))
         if found is None:
             found = self._leaves[id(e)] = leaves_of(e)
-        if any(isinstance(name, tuple) for _, name in found):
+        if any(isinstance(name, tuple) or (which == "key" and name is not None) for which, name in found):
             return tuple(dict.fromkeys(map(frame.reached, found)))
         return found
 
@@ -308,27 +306,6 @@ def nulled(column: CodedColumn | NumberColumn, nulls: Mask | None) -> Column:
     return CodedColumn(np.where(nulls, np.int32(len(column.values)), column.codes), [*column.values, None])
 
 
-def leaf_of(e: Expression) -> Leaf | None:
-    """The input that a node is; ``None``: it is more than that."""
-    if isinstance(e, Input):
-        return e.which, None
-    path: list[str] = []
-    while isinstance(e, Field):
-        path.append(e.name)
-        e = e.of
-    if not path or not isinstance(e, Input) or e.which != "value":
-        return None
-    return "value", path[0] if len(path) == 1 else tuple(reversed(path))
-
-
-def leaves_of(e: Expression) -> tuple[Leaf, ...]:
-    """The inputs of the expression, each once, in order of appearance."""
-    leaf = leaf_of(e)
-    if leaf is not None:
-        return (leaf,)
-    return tuple(dict.fromkeys(leaf for child in e.children() for leaf in leaves_of(child)))
-
-
 class _Frame:
     """The columns of one batch, as expressions read them."""
 
@@ -338,6 +315,8 @@ class _Frame:
         self._codes: dict[Leaf, k.Coded] = {}
         value = batch.value_column
         self._struct = value if isinstance(value, StructColumn) else None
+        self._key = batch.key_column if is_windowed(batch.key_column) else None
+        """Keys whose fields are columns. No part of them is null."""
 
     @property
     def of_fields(self) -> bool:
@@ -368,8 +347,10 @@ class _Frame:
         return nulls if whole is None else nulls & ~whole
 
     def reached(self, leaf: Leaf) -> Leaf:
-        """The leaf, or, unless that is a record of columns, the field that it is within."""
+        """The leaf, or, unless that is a record of columns, what it is within: a field, or the key."""
         which, name = leaf
+        if which == "key" and self._key is None:
+            return which, None
         if (
             not isinstance(name, tuple)
             or self._struct is None
@@ -392,6 +373,8 @@ class _Frame:
             column = NumberColumn(self._batch.times)
         elif which == "key":
             column = self._batch.key_column
+            if self._key is not None and name is not None:
+                column = self._key.fields.get(name) if isinstance(name, str) else None
         elif which == "value":
             column = self._batch.value_column
             if self._struct is not None:
@@ -428,7 +411,7 @@ class _Frame:
         if nulls is not None:
             parts.append(k.Coded(nulls.astype(np.int32), [False, True]))
         codes, rows = k.combined(parts, len(self._batch))
-        if nulls is None and len(leaves) == 1 and isinstance(leaves[0][1], str):
+        if nulls is None and len(leaves) == 1 and leaves[0][0] == "value" and isinstance(leaves[0][1], str):
             return codes, _of_one_field(leaves[0][1], rows)
         return codes, (self._record(leaves, row) for row in rows)
 
@@ -450,8 +433,11 @@ class _Frame:
         value: Any = None
         timestamp: Any = 0
         fields: dict[str, Any] = {}
+        of_key: dict[str, Any] = {}
         for (which, name), held in zip(leaves, row, strict=False):
-            if which == "key":
+            if which == "key" and isinstance(name, str):
+                of_key[name] = held
+            elif which == "key":
                 key = held
             elif which == "timestamp":
                 timestamp = held
@@ -461,7 +447,7 @@ class _Frame:
                 _put(fields, name, held)
         if self._struct is not None and not (len(row) > len(leaves) and row[-1]):
             value = fields
-        return key, value, timestamp
+        return of_key or key, value, timestamp
 
 
 def _of_one_field(name: str, rows: list[tuple[Any, ...]]) -> Iterator[tuple[Any, Any, Any]]:

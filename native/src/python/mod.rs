@@ -28,7 +28,7 @@ mod words;
 mod writer;
 
 /// Changes with every change of a signature: a module that was built from other sources is not used.
-const INTERFACE: u32 = 22;
+const INTERFACE: u32 = 23;
 
 impl From<Refused> for PyErr {
     fn from(refused: Refused) -> PyErr {

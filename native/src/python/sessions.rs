@@ -4,7 +4,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyTuple};
 
 use super::buffers::{Held, bytes_of, to_bytes};
-use crate::kernels::sessions::{Batch, Names, Rules, Sessions, Stored};
+use crate::kernels::sessions::{Batch, Closed, Names, Rules, Sessions, Stored};
 
 /// See `penstock_native.pyi`.
 #[pyclass]
@@ -44,7 +44,7 @@ impl SessionCounts {
         self.0.hold(name, &stored);
     }
 
-    /// `(int64 late records, [(position, end, start, last, count, key)])`.
+    /// `(int64 late records, int64 positions, ends, starts, last times and counts, keys, their int64 offsets)`.
     #[allow(clippy::too_many_arguments)]
     fn take<'py>(
         &mut self,
@@ -67,11 +67,26 @@ impl SessionCounts {
         };
         let sessions = &mut self.0;
         let taken = py.detach(|| sessions.take(&batch))?;
-        let closed = taken
-            .closed
-            .iter()
-            .map(|c| (c.position, c.end, c.start, c.last, c.count, PyBytes::new(py, self.0.name(c))));
-        (to_bytes(py, &taken.late), PyList::new(py, closed.collect::<Vec<_>>())?).into_pyobject(py)
+        let column = |of: fn(&Closed) -> i64| to_bytes(py, &taken.closed.iter().map(of).collect::<Vec<_>>());
+        let mut keys = Vec::new();
+        let mut offsets = vec![0i64];
+        for one in &taken.closed {
+            keys.extend_from_slice(self.0.name(one));
+            offsets.push(keys.len() as i64);
+        }
+        PyTuple::new(
+            py,
+            [
+                to_bytes(py, &taken.late),
+                column(|c| c.position),
+                column(|c| c.end),
+                column(|c| c.start),
+                column(|c| c.last),
+                column(|c| c.count),
+                PyBytes::new(py, &keys),
+                to_bytes(py, &offsets),
+            ],
+        )
     }
 
     /// `(gone, their times, new, their entries, known, their entries, timers gone, timers set)`.

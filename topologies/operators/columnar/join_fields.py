@@ -9,9 +9,10 @@ from typing import Any
 
 from penstock.topologies.columnar.json_writing import DictOf
 from penstock.topologies.expressions.inference import ExpressionScope, Inference
+from penstock.topologies.expressions.leaves import leaves_of
 from penstock.topologies.expressions.row_function import ExpressionFunction, OfSides
 from penstock.topologies.expressions.tree import Alias, Expression, Field, Input, StructOf, rebuild, walk
-from penstock.topologies.expressions.vectors import Vectors, leaves_of
+from penstock.topologies.expressions.vectors import Vectors
 from penstock.topologies.operator_api.batch import Batch
 from penstock.topologies.operator_api.columns import Column, StructColumn
 from penstock.topologies.operators.columnar.join import Met, PerKey

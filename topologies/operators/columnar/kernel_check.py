@@ -372,7 +372,10 @@ def _sessions() -> Any:
     counts = compiled.SessionCounts(*rules, 20)
     for name, some in stored.items():
         counts.hold(name, some)
-    late, closed = counts.take(names, numbers, times, timeline.at, timeline.levels, True)
+    late, *columns, closing, ends = counts.take(names, numbers, times, timeline.at, timeline.levels, True)
+    closing_keys = BytesColumn(closing, np.frombuffer(ends, np.int64)).to_list()
+    listed = [np.frombuffer(column, np.int64).tolist() for column in columns]
+    closed = list(zip(*listed, closing_keys, strict=True))
     gone, gone_times, new, new_entries, known, known_entries, *timers = counts.changes(0)
     puts = [*zip(new, new_entries, strict=True), *zip(known, known_entries, strict=True)]
     late_rows = np.frombuffer(late, np.intp).tolist()

@@ -15,8 +15,9 @@ from penstock.topologies.columnar.encoded_columns import EncodedColumn, ParsedCo
 from penstock.topologies.columnar.json_columns import JsonProjection
 from penstock.topologies.columnar.record_shapes import why_not_projected
 from penstock.topologies.expressions.inference import ExpressionScope
+from penstock.topologies.expressions.leaves import leaves_of
 from penstock.topologies.expressions.tree import Expression, Input, rebuild
-from penstock.topologies.expressions.vectors import Vectors, leaves_of
+from penstock.topologies.expressions.vectors import Vectors
 from penstock.topologies.operator_api.batch import Batch
 from penstock.topologies.operator_api.columns import BytesColumn, Column
 from penstock.topologies.operators.columnar.row_texts import RowTexts, row_texts

@@ -14,6 +14,7 @@ from penstock.topologies.columnar.column_parts import nulls_of
 from penstock.topologies.columnar.json_writing import DictOf, InstanceOf
 from penstock.topologies.expressions.inference import Inference
 from penstock.topologies.expressions.kernels import either
+from penstock.topologies.expressions.leaves import leaf_of
 from penstock.topologies.expressions.row_function import ExpressionFunction
 from penstock.topologies.expressions.tracing.traced_function import Columns, TracedFunction
 from penstock.topologies.expressions.tree import (
@@ -27,7 +28,7 @@ from penstock.topologies.expressions.tree import (
     StructOf,
 )
 from penstock.topologies.expressions.types import DataType, schema_of
-from penstock.topologies.expressions.vectors import PRESENCE, Vectors, leaf_of
+from penstock.topologies.expressions.vectors import PRESENCE, Vectors
 from penstock.topologies.operator_api.batch import Batch, ColumnBatch
 from penstock.topologies.operator_api.columns import Column, Mask, StructColumn
 from penstock.topologies.operator_api.operator import OperatorContext

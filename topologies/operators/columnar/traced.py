@@ -12,9 +12,9 @@ import numpy as np
 
 from penstock.topologies.columnar.encoded_columns import EncodedColumn, ParsedColumn
 from penstock.topologies.columnar.json_writing import DictOf, InstanceOf
+from penstock.topologies.expressions.leaves import leaves_of
 from penstock.topologies.expressions.row_function import ExpressionFunction
 from penstock.topologies.expressions.types import DataType
-from penstock.topologies.expressions.vectors import leaves_of
 from penstock.topologies.operator_api.batch import ColumnBatch
 from penstock.topologies.operator_api.columns import BytesColumn, CodedColumn, Column, NumberColumn, StructColumn
 

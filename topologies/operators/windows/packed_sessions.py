@@ -8,13 +8,13 @@ are nowhere, the stores have the sessions and their timers. A session has a time
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from penstock.state.stores.segmented_store import ViewEntries
-from penstock.topologies.operator_api.columns import Ints, Places
+from penstock.topologies.operator_api.columns import BytesColumn, Ints, Places
 from penstock.topologies.operators.base.entry_index import EntryIndex, EntryPlace
 from penstock.topologies.operators.base.store_timers import TimerQueue
 from penstock.topologies.operators.columnar.sessions import SessionRules, Timeline
@@ -25,8 +25,25 @@ if TYPE_CHECKING:
 
 _PENDING_MAX = 1 << 16
 """With more changes than this the stores get them at once, and see that they need a commit."""
-Closed = tuple[int, int, int, int, Any, bytes]
-"""A session that closes: the position at which it does, its end, start, time of the last record, aggregate, key."""
+
+
+class ClosedSessions(NamedTuple):
+    """Sessions that close, by position, end, start and key. ``positions``: those at which they do; ``times``: of their last
+    records."""
+
+    positions: Ints
+    ends: Ints
+    starts: Ints
+    times: Ints
+    aggregates: Ints | list[Any]
+    keys: BytesColumn
+
+    @classmethod
+    def of(cls, found: Sequence[bytes]) -> ClosedSessions:
+        """Those that ``SessionCounts.take`` returns."""
+        *numbers, keys, offsets = found
+        positions, ends, starts, times, counts = (np.frombuffer(part, np.int64) for part in numbers)
+        return cls(positions, ends, starts, times, counts, BytesColumn(keys, np.frombuffer(offsets, np.int64)))
 
 
 class PackedSessions:
@@ -40,14 +57,15 @@ class PackedSessions:
         self._rules = rules
         index.elsewhere = self._release
 
-    def take(self, names: list[bytes], numbers: Places, times: Ints, timeline: Timeline) -> tuple[Places, list[Closed]]:
-        """Take records by the numbers of their keys. Returns the places of those that are late, and what closes, in
-        order."""
+    def take(
+        self, names: list[bytes], numbers: Places, times: Ints, timeline: Timeline
+    ) -> tuple[Places, ClosedSessions]:
+        """Take records by the numbers of their keys. Returns the places of those that are late, and what closes."""
         self._defer(None)
         try:
             self._make_room()
             self._hold(names, timeline)
-            late, closed = self._counts.take(
+            late, *closed = self._counts.take(
                 names, numbers, times, timeline.at, timeline.levels, timeline.moved_by_records
             )
         finally:
@@ -56,7 +74,7 @@ class PackedSessions:
             elif self._counts.pending:
                 self._defer(self.settle)
                 self._timers.look_from(self._open_from(int(timeline.levels[0])))
-        return np.frombuffer(late, np.intp), closed
+        return np.frombuffer(late, np.intp), ClosedSessions.of(closed)
 
     def _defer(self, settle: Callable[[], None] | None) -> None:
         self._index.store.defer(settle)

@@ -27,13 +27,19 @@ from penstock.state.log import Windowed
 from penstock.state.serdes.serde import Serde
 from penstock.state.stores.store import StoreSpec
 from penstock.state.stores.store_view import window_floor
+from penstock.topologies.columnar.column_parts import enough
+from penstock.topologies.columnar.windowed_keys import stored_keys, windowed_column
 from penstock.topologies.operator_api.batch import Batch, ColumnBatch
-from penstock.topologies.operator_api.columns import Ints
+from penstock.topologies.operator_api.columns import BytesColumn, Column, Ints, NumberColumn
 from penstock.topologies.operator_api.operator import Operator, OperatorContext
 from penstock.topologies.operators.aggregates.fold import Aggregation, Fold
 from penstock.topologies.operators.aggregates.folds.strategy import Touched
 from penstock.topologies.operators.windows.packed_panes import PackedPanes, WindowCounts
-from penstock.topologies.operators.windows.window_aggregate import WindowAggregateOperator, WindowAggregateSpec
+from penstock.topologies.operators.windows.window_aggregate import (
+    WindowAggregateOperator,
+    WindowAggregateSpec,
+    counted,
+)
 from penstock.topologies.windows import HoppingWindows, SpanWindows
 
 _START = struct.Struct(">q")
@@ -48,7 +54,7 @@ class PaneAggregateSpec(WindowAggregateSpec):
         """The running form."""
         if len(self.stores) > 2:
             return _InversePaneAggregateOperator(ctx, self)
-        return _CountedPanesOperator(ctx, self) if _counted(self.fold) else PaneAggregateOperator(ctx, self)
+        return _CountedPanesOperator(ctx, self) if _can_take_back(self.fold) else PaneAggregateOperator(ctx, self)
 
     def details(self) -> dict[str, Any]:
         """As for all windows, and how they are computed."""
@@ -61,9 +67,9 @@ def pays(request: Aggregation) -> bool:
     return overlapping and request.emission == "on_close" and request.fold.merge is not None
 
 
-def _counted(fold: Fold) -> bool:
-    """Whether the aggregates are numbers of records."""
-    return (fold.counts or fold.sums) and fold.inverse is not None and fold.result is None
+def _can_take_back(fold: Fold) -> bool:
+    """Whether the aggregates are numbers of records, which can be taken back."""
+    return fold.inverse is not None and counted(fold)
 
 
 def by_panes(spec: WindowAggregateSpec) -> PaneAggregateSpec:
@@ -77,8 +83,8 @@ def by_panes(spec: WindowAggregateSpec) -> PaneAggregateSpec:
         retention_ms=windows.horizon_ms + windows.advance_ms if windows.horizon_ms else None,
     )
     stores = [store, panes]
-    if spec.fold.inverse is not None and not _counted(spec.fold):
-        stores.append(StoreSpec(f"{store.name}-running", "key_value", store.key_serde, counted(store.value_serde)))
+    if spec.fold.inverse is not None and not _can_take_back(spec.fold):
+        stores.append(StoreSpec(f"{store.name}-running", "key_value", store.key_serde, with_count(store.value_serde)))
     fields = {f.name: getattr(spec, f.name) for f in dataclasses.fields(spec)}
     return PaneAggregateSpec(**{**fields, "stores": tuple(stores)})
 
@@ -170,11 +176,23 @@ class PaneAggregateOperator(WindowAggregateOperator):
             self._emit_rows(start, keys, accs, times, order)
 
     def _emit_rows(self, start: int, keys: list[bytes], accs: list[Any], times: list[int], order: int) -> None:
+        if self._closes_columns and enough(len(keys)):
+            self._emit_columns(start, BytesColumn.of(keys), self.as_column(accs), np.array(times, np.int64), order)
+            return
         read, end = self._key_serde.deserialize, start + self._size
         out = Batch([Windowed(read(key), start, end) for key in keys], accs, times, [order] * len(keys))
         if self._sends_olds:
             out.olds = [None] * len(keys)
         self.ctx.emit(self.shown(out))
+
+    def _emit_columns(
+        self, start: int, names: BytesColumn, values: list[Any] | Column, times: Ints, order: int
+    ) -> None:
+        rows = len(names)
+        keys = windowed_column(
+            stored_keys(names, self._key_serde), np.full(rows, start), np.full(rows, start + self._size)
+        )
+        self.ctx.emit(self.shown(ColumnBatch(keys, values, times, np.full(rows, order))))
 
     def next_wall_ms(self) -> int | None:
         if self._clock != "wall":
@@ -336,7 +354,11 @@ class _CountedPanesOperator(_InversePaneAggregateOperator):
         prefix, counts, times = _START.pack(start), found.counts.tolist(), found.times.tolist()
         store_keys = list(map(prefix.__add__, keys))
         self._results.put_entries(store_keys, list(zip(counts, times, strict=True)), times)
-        if self.ctx.has_consumers:
+        if not self.ctx.has_consumers:
+            return
+        if self._closes_columns and enough(len(keys)):
+            self._emit_columns(start, found.keys, NumberColumn(found.counts), found.times, order)
+        else:
             self._emit_rows(start, keys, counts, times, order)
 
     def first_pane(self, start: int) -> int | None:
@@ -345,7 +367,7 @@ class _CountedPanesOperator(_InversePaneAggregateOperator):
         return self._packed.first(start)
 
 
-def counted(inner: Serde[Any]) -> Serde[tuple[int, Any]]:
+def with_count(inner: Serde[Any]) -> Serde[tuple[int, Any]]:
     """The serde of ``(n, value)``: n (8, big-endian), then the value."""
     write, read = inner.serialize, inner.deserialize
 

@@ -15,9 +15,10 @@ import numpy as np
 
 from penstock.state.log import Headers, Windowed
 from penstock.state.native import compiled
-from penstock.topologies.columnar.column_parts import Keyed
+from penstock.topologies.columnar.column_parts import Keyed, enough
+from penstock.topologies.columnar.windowed_keys import stored_keys, windowed_column
 from penstock.topologies.operator_api.batch import Batch, ColumnBatch
-from penstock.topologies.operator_api.columns import Ints, Places
+from penstock.topologies.operator_api.columns import BytesColumn, Column, Ints, NumberColumn, Places
 from penstock.topologies.operator_api.operator import OperatorContext
 from penstock.topologies.operators.base.entry_index import EntryPlace
 from penstock.topologies.operators.base.row_functions import without_nulls
@@ -25,7 +26,7 @@ from penstock.topologies.operators.columnar.grouping import Entries, entries_of
 from penstock.topologies.operators.columnar.session_joining import NOWHERE, OpenSession, SessionJoining
 from penstock.topologies.operators.columnar.sessions import Pieces, SessionRules, Timeline, pieces_of
 from penstock.topologies.operators.windows.data_driven_windows import LONG, WindowUpdate
-from penstock.topologies.operators.windows.packed_sessions import Closed, PackedSessions
+from penstock.topologies.operators.windows.packed_sessions import ClosedSessions, PackedSessions
 from penstock.topologies.operators.windows.session_folds import CountSessions, session_fold
 from penstock.topologies.operators.windows.session_rows import SessionRowOperator
 from penstock.topologies.operators.windows.window_aggregate import LATE_PORT
@@ -219,32 +220,51 @@ class SessionAggregateOperator(SessionRowOperator):
     ) -> Batch | None:
         """The results of sessions that close."""
         rows = sorted((timeline.reached(time_ms + self._closes_after_ms), time_ms, data) for time_ms, data in closed)
-        found: list[Closed] = []
-        for position, time_ms, payload in rows:
-            aggregate, ts = closed[time_ms, payload]
-            found.append((position, time_ms, LONG.unpack(payload[:8])[0], ts, aggregate, payload[8:]))
+        if not rows:
+            return None
+        positions, ends, payloads = zip(*rows, strict=True)
+        aggregates, times = zip(*(closed[end, payload] for _, end, payload in rows), strict=True)
+        starts = np.frombuffer(b"".join([payload[:8] for payload in payloads]), ">i8").astype(np.int64)
+        names = BytesColumn.of([payload[8:] for payload in payloads])
+        found = ClosedSessions(
+            np.array(positions, np.int64),
+            np.array(ends, np.int64),
+            starts,
+            np.array(times, np.int64),
+            list(aggregates),
+            names,
+        )
         return self._results(batch, timeline, found)
 
-    def _results(self, batch: ColumnBatch, timeline: Timeline, closed: list[Closed]) -> Batch | None:
+    def _results(self, batch: ColumnBatch, timeline: Timeline, closed: ClosedSessions) -> Batch | None:
         """The results of sessions that close, in the order in which they do."""
-        if not closed:
+        rows = len(closed.positions)
+        if not rows:
             return None
-        keys: list[Any] = []
-        values: list[Any] = []
-        timestamps: list[int] = []
-        orders: list[int] = []
-        headers: list[Headers] = []
-        of_records, stride = batch.orders, self.ctx.time.stride
-        for position, end_ms, start_ms, ts, aggregate, data in closed:
-            keys.append(Windowed(self._key_serde.deserialize(data), start_ms, end_ms))
-            values.append(self.fold.shown(aggregate))
-            timestamps.append(ts)
-            if timeline.moved_by_records:
-                orders.append(int(of_records[position]))
-                headers.append(() if batch.headers is None else batch.headers[position])
-            else:
-                orders.append((self._place + position) * stride + 1 + self.ctx.index)
-        return Batch(keys, values, timestamps, orders, headers if any(headers) else None)
+        headers: list[Headers] | None = None
+        if not timeline.moved_by_records:
+            orders = (self._place + closed.positions) * self.ctx.time.stride + 1 + self.ctx.index
+        else:
+            orders = batch.orders[closed.positions]
+            if batch.headers is not None:
+                headers = list(map(batch.headers.__getitem__, closed.positions.tolist()))
+                headers = headers if any(headers) else None
+        values = self._shown(closed.aggregates)
+        if enough(rows):
+            names = stored_keys(closed.keys, self._key_serde)
+            keys = windowed_column(names, closed.starts, closed.ends)
+            return ColumnBatch(keys, values, closed.times, orders, headers)
+        read = self._key_serde.deserialize
+        names_and_ends = zip(closed.keys.to_list(), closed.starts.tolist(), closed.ends.tolist(), strict=True)
+        listed = [Windowed(read(name), start, end) for name, start, end in names_and_ends]  # type: ignore[arg-type]  # no nulls here
+        of_rows = values if isinstance(values, list) else values.to_list()
+        return Batch(listed, of_rows, closed.times.tolist(), orders.tolist(), headers)
+
+    def _shown(self, aggregates: Ints | list[Any]) -> Column | list[Any]:
+        """The values to emit for aggregates."""
+        if isinstance(aggregates, list):
+            return list(map(self.fold.shown, aggregates))
+        return NumberColumn(aggregates)
 
     def _note_all(self, by_key: Keyed, names: list[bytes], pieces: Pieces, joining: SessionJoining) -> None:
         """Note what changed, with ``per_commit``, in the order in which windows first changed."""

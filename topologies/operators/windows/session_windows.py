@@ -27,9 +27,10 @@ from penstock.state.errors import TopologyError
 from penstock.state.serdes.window_keys import spanning_serde
 from penstock.state.stores.store import StoreSpec
 from penstock.topologies.operator_api.operator import Operator, OperatorContext
-from penstock.topologies.operator_api.required_columns import InputMode, RequiredColumns
+from penstock.topologies.operator_api.required_columns import EdgeLayout, InputMode, RequiredColumns
 from penstock.topologies.operators.aggregates.fold import Aggregation, BuiltOperator
 from penstock.topologies.operators.windows.session_columns import SessionAggregateOperator
+from penstock.topologies.operators.windows.window_aggregate import closes_columns, counted
 from penstock.topologies.operators.windows.window_closing import ClosingAggregateSpec, closing_spec, retained_ms
 from penstock.topologies.windows import SessionWindows
 
@@ -57,6 +58,11 @@ class SessionAggregateSpec(ClosingAggregateSpec):
         elif len(self.in_ports) > 1 or self.fold.sums:
             reason = "its sessions are of several streams, or of partial counts"
         return self.columns_mode(reason, out[1] if len(out) > 1 else None)
+
+    def output_layout(self, port: int, given: EdgeLayout, input_mode: InputMode) -> EdgeLayout:
+        if port == 0 and input_mode.rows is None and closes_columns(self):
+            return EdgeLayout(keys=True, values=counted(self.fold))
+        return super().output_layout(port, given, input_mode)
 
 
 def build_operator(request: Aggregation) -> BuiltOperator:

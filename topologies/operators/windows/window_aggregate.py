@@ -20,10 +20,13 @@ import numpy as np
 
 from penstock.state.log import Windowed
 from penstock.state.stores.store_view import window_floor
+from penstock.topologies.columnar.column_parts import enough
+from penstock.topologies.columnar.windowed_keys import stored_keys, windowed_column
 from penstock.topologies.operator_api.batch import Batch, ColumnBatch
-from penstock.topologies.operator_api.columns import Ints, Mask
+from penstock.topologies.operator_api.columns import BytesColumn, Column, Ints, Mask, NumberColumn
 from penstock.topologies.operator_api.operator import Operator, OperatorContext
-from penstock.topologies.operator_api.required_columns import InputMode, RequiredColumns
+from penstock.topologies.operator_api.required_columns import EdgeLayout, InputMode, RequiredColumns
+from penstock.topologies.operators.aggregates.fold import Fold
 from penstock.topologies.operators.aggregates.folds.strategy import Changes, OutKeys
 from penstock.topologies.operators.base.row_functions import serialize_keys
 from penstock.topologies.operators.columnar.grouping import window_entries
@@ -47,9 +50,24 @@ class WindowAggregateSpec(ClosingAggregateSpec):
         reason = None if self.windows.slot_ms else "its windows are neither tumbling nor hopping ones"
         return self.columns_mode(reason, out[1] if len(out) > 1 else None)
 
+    def output_layout(self, port: int, given: EdgeLayout, input_mode: InputMode) -> EdgeLayout:
+        if port == 0 and closes_columns(self):
+            return EdgeLayout(keys=True, values=counted(self.fold))
+        return super().output_layout(port, given, input_mode)
+
     def open(self, ctx: OperatorContext) -> Operator:
         """The running form."""
         return (HoppingAggregateOperator if self.windows.overlapping else WindowAggregateOperator)(ctx, self)
+
+
+def closes_columns(spec: ClosingAggregateSpec) -> bool:
+    """Whether the results of windows that close are emitted with their keys as columns, if they are enough."""
+    return spec.emission == "on_close" and not spec.sends_olds
+
+
+def counted(fold: Fold) -> bool:
+    """Whether the results are numbers of records."""
+    return (fold.counts or fold.sums) and fold.result is None
 
 
 class WindowAggregateOperator(ClosingAggregateOperator):
@@ -69,6 +87,8 @@ class WindowAggregateOperator(ClosingAggregateOperator):
         """Records whose window would start before this have none."""
         self._around = (0, 0)
         """A window whose timestamps need not be looked up again."""
+        self._closes_columns = closes_columns(spec)
+        self._counted = counted(spec.fold)
 
     def resumed(self) -> None:
         super().resumed()
@@ -188,13 +208,37 @@ class WindowAggregateOperator(ClosingAggregateOperator):
         rows = list(self._state.range(_START.pack(low), _START.pack(high)))
         if not rows:
             return
+        store_keys, values, times = map(list, zip(*rows, strict=True))
+        if self._closes_columns and enough(len(rows)):
+            self.ctx.emit(self.shown(self._closed_columns(store_keys, values, times, order)))
+            return
         read = self._key_serde.deserialize
-        store_keys = [key for key, _, _ in rows]
         keys = self.out_keys(store_keys, [read(key[8:]) for key in store_keys])
-        out = Batch(keys, [v for _, v, _ in rows], [ts for _, _, ts in rows], [order] * len(rows))
+        out = Batch(keys, values, times, [order] * len(rows))
         if self._sends_olds:
             out.olds = [None] * len(rows)
         self.ctx.emit(self.shown(out))
+
+    def _closed_columns(self, store_keys: list[bytes], values: list[Any], times: list[int], order: int) -> ColumnBatch:
+        """The results under these keys of the store."""
+        starts = np.frombuffer(b"".join([key[:8] for key in store_keys]), ">i8").astype(np.int64)
+        distinct, places = np.unique(starts, return_inverse=True)
+        real = [start or self._first_start for start in distinct.tolist()]
+        ends = list(map(self._windows.end_of, real))
+        names = BytesColumn.of([key[8:] for key in store_keys])
+        keys = windowed_column(
+            stored_keys(names, self._key_serde), np.array(real, np.int64)[places], np.array(ends, np.int64)[places]
+        )
+        return ColumnBatch(keys, self.as_column(values), np.array(times, np.int64), np.full(len(keys), order))
+
+    def as_column(self, aggregates: list[Any]) -> list[Any] | Column:
+        """Aggregates that are numbers of records as a column."""
+        if not self._counted:
+            return aggregates
+        try:
+            return NumberColumn(np.array(aggregates, np.int64))
+        except OverflowError:
+            return aggregates
 
     def next_wall_ms(self) -> int | None:
         if not self._on_close or self._clock != "wall":

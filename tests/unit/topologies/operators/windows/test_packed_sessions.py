@@ -47,7 +47,8 @@ class Opened:
         _, closed = self.sessions.take(names, numbers, times, timeline)
         self.now = timeline.end_ms
         self.index.expire_before(self.now - RULES.keep)
-        return [(key, start, end, count) for _, end, start, _, count, key in closed]
+        numbers = (closed.starts.tolist(), closed.ends.tolist(), list(closed.aggregates))
+        return list(zip(closed.keys.to_list(), *numbers, strict=True))
 
 
 def test_the_stores_get_nothing_before_somebody_reads_them() -> None:

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import dis
 import inspect
 from collections.abc import Sequence
+from types import FunctionType
 from typing import Any
+
+_ALL_NAMES = frozenset({"locals", "vars", "dir", "eval", "exec", "_getframe", "currentframe", "stack"})
+"""Functions of Python that find variables which no code names."""
 
 
 def is_async(fn: Any) -> bool:
@@ -43,3 +48,16 @@ def refused_arguments(fn: Any, arguments: Sequence[str]) -> str | None:
     except TypeError:
         return f"{getattr(fn, '__name__', fn)!s:.60}{inspect.Signature(list(signature.parameters.values()))}"
     return None
+
+
+def leaves_alone(fn: Any, place: int) -> bool:
+    """Whether a plain function never uses its argument at this place: nothing in its code names that, nor looks for
+    variables without naming them."""
+    if type(fn) is not FunctionType or place >= fn.__code__.co_argcount:
+        return False
+    code = fn.__code__
+    name = code.co_varnames[place]
+    if not _ALL_NAMES.isdisjoint(code.co_names):
+        return False
+    named = (step.argval for step in dis.get_instructions(code))
+    return not any(one == name or (isinstance(one, tuple) and name in one) for one in named)

@@ -1,6 +1,6 @@
 """Repartition topics of which nobody reads a value hold empty ones: records are counted, with and without windows, as if
-they were there, by rows and by columns, null values, late records and restarts included. Where anybody reads a value, all is
-sent."""
+they were there, by rows and by columns, null values, late records and restarts included; so are cogroups' records whose
+function does not name the value. Where anybody reads a value, all is sent."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from penstock.state.log import Record
 from penstock.streams.task.error_policies import Policies
 from penstock.streams.task.task_options import TaskOptions
 from penstock.streams.testing.test_driver import TopologyTestDriver
+from penstock.topologies.dsl.internals import cogrouping
 from penstock.topologies.expressions.functions import col
 from penstock.topologies.operator_api.watermark_strategies import bounded_out_of_orderness
 from penstock.topologies.operators.aggregates.aggregate import AggregateSpec
@@ -24,6 +25,7 @@ from tests.properties.following import left_behind
 SEEDS = range(60)
 BATCHES = (1, 10_000)
 Grouped = Callable[[Any], Any]
+Chosen = Callable[[random.Random], ps.Topology]
 
 
 class Visit(msgspec.Struct, frozen=True):
@@ -73,7 +75,41 @@ def chosen(rng: random.Random) -> ps.Topology:
     return built(emitting(emission, windows), watermark)
 
 
-def outcome(seed: int, batch: int, *, columns: bool) -> dict[str, Any]:
+class Seen(msgspec.Struct, frozen=True):
+    """What a cogroup keeps of a page."""
+
+    page: str = ""
+    n: int = 0
+    opened: int = 0
+
+
+def _visited(page: str, visit: Visit, so_far: Seen) -> Seen:
+    return Seen(page, so_far.n + visit.n, so_far.opened)
+
+
+def _opened(page: str, visit: Visit, so_far: Seen) -> Seen:
+    return Seen(page, so_far.n, so_far.opened + 1)
+
+
+def cogrouped(rng: random.Random) -> ps.Topology:
+    """Two groups of the same records, of which one is read."""
+    windows, watermark = rng.choice(sorted(WINDOWS)), rng.choice((None, 0, 30))
+    of_windows = ("every_update", "per_commit") if windows == "none" else ("every_update", "per_commit", "on_close")
+    emission: Any = rng.choice(of_windows)
+    first, second = rng.sample((_visited, _opened), 2)
+
+    def made(stream: Any) -> None:
+        few = stream.filter_values(col("n") > 4)
+        both: Any = by_page(stream).cogroup(first).cogroup(by_page(few), second)
+        if windows != "none":
+            both = both.windowed_by(WINDOWS[windows])
+        merger = {"merger": lambda key, a, b: Seen(key, a.n + b.n, a.opened + b.opened)} if windows == "session" else {}
+        both.aggregate(Seen, value=Seen, emission=emission, **merger).to_stream().to("out")
+
+    return built(made, watermark)
+
+
+def outcome(seed: int, batch: int, *, columns: bool, chosen: Chosen = chosen) -> dict[str, Any]:
     topology = chosen(random.Random(seed))
     rng = random.Random(f"records of {seed}")
     options = TaskOptions(batch_max_records=batch, policies=Policies(processing="skip", deserialization="skip"))
@@ -117,6 +153,29 @@ def test_records_are_counted_as_with_values(monkeypatch: pytest.MonkeyPatch) -> 
             assert values_sent(chosen(random.Random(seed))) == {"json:Visit"}
             for (batch, columns), one in found.items():
                 assert one == outcome(seed, batch, columns=bool(columns)), (seed, batch, columns)
+
+
+def test_cogroups_leave_values_that_no_function_names() -> None:
+    for seed in range(20):
+        assert values_sent(cogrouped(random.Random(seed))) == {"presence", "bytes", "json:Visit"}
+        found = {
+            (batch, columns): outcome(seed, batch, columns=columns, chosen=cogrouped)
+            for batch in BATCHES
+            for columns in (False, True)
+        }
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(cogrouping, "leaves_alone", lambda fn, place: False)
+            assert values_sent(cogrouped(random.Random(seed))) == {"json:Visit"}
+            for (batch, columns), one in found.items():
+                assert one == outcome(seed, batch, columns=columns, chosen=cogrouped), (seed, batch, columns)
+
+
+def test_cogroups_with_late_records_send_values() -> None:
+    def made(stream: Any) -> None:
+        both = by_page(stream).cogroup(_opened).windowed_by(ps.tumbling(10, grace=0))
+        both.aggregate(Seen, value=Seen, emission="on_close", late=True).to_stream().to("out")
+
+    assert values_sent(built(made)) == {"json:Visit"}
 
 
 def test_no_value_is_sent() -> None:

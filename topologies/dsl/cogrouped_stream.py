@@ -25,7 +25,10 @@ class CogroupedKStream(Generic[K, A]):
 
     Over windows each stream has its own stream time, as in Kafka Streams, so a stream that lags behind the others loses
     nothing: by up to a day, or by ``retention`` minus the windows' size and grace. Custom windows, and windows emitted
-    ``on_close``, share one stream time."""
+    ``on_close``, share one stream time.
+
+    A ``def`` or ``lambda`` that never names its value gets an empty one where its records come through a repartition topic:
+    their values are not sent."""
 
     def __init__(self, cogroups: Cogroups) -> None:
         self._cogroups = cogroups

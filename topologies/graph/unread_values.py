@@ -1,7 +1,8 @@
 """Repartition topics of which nobody reads a value: only whether there is one travels.
 
 Where records are only counted and not combined before their topic, each travels; its value would be written, sent and read
-for nothing. A null value stays null, so that an operator that drops such records still does.
+for nothing. So it is where a cogroup's function never names its value. A null value stays null, so that an operator that
+drops such records still does.
 """
 
 from __future__ import annotations

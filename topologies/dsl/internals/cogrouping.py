@@ -9,6 +9,7 @@ from penstock.state.errors import TopologyError
 from penstock.topologies.dsl.internals.aggregation import Aggregated, add_aggregation, checked_windows
 from penstock.topologies.dsl.internals.grouped import RecordGroups
 from penstock.topologies.dsl.wiring import Flow, as_emission, check_function, serde_of_aggregates
+from penstock.topologies.functions import leaves_alone
 from penstock.topologies.operator_api.operator import Emission
 from penstock.topologies.operators.aggregates.fold import Adder, Aggregation, Fold
 from penstock.topologies.windows import Windows
@@ -90,13 +91,20 @@ def aggregated(
             f"operator {name!r}: late=True needs streams with values of one serde, to write the late records by; "
             "leave late out, or map the streams to one type first"
         )
+    adders = tuple(adder for _, adder in parts)
+    fold = Fold(
+        adders=adders,
+        init=check_function(init, name),
+        merger=merger,
+        unread=frozenset(port for port, adder in enumerate(adders) if leaves_alone(adder, 1)),
+    )
     request = Aggregation(
         name=name,
         key=first.key,
         value=serde,
         shown_serde=serde,
         emission=first.wiring.emission if emission is None else as_emission(emission, f"operator {name!r}"),
-        fold=Fold(adders=tuple(a for _, a in parts), init=check_function(init, name), merger=merger),
+        fold=fold,
         windows=cogroups.windows,
         retention_ms=cogroups.retention_ms,
         late=late,

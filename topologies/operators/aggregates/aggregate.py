@@ -91,7 +91,8 @@ class AggregateSpec(OperatorSpec):
 
     def reads_values(self, port: int) -> bool:
         counts = self.fold.counts and self.fold.result is None
-        return not counts or self.values_choose_windows or len(self.out_ports) > 1
+        needs_none = counts or port in self.fold.unread
+        return not needs_none or self.values_choose_windows or len(self.out_ports) > 1
 
     @property
     def keeps_records(self) -> bool:

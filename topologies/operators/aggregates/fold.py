@@ -51,7 +51,8 @@ class Fold:
     aggregate itself. ``parts``: the aggregate expressions that the adder folds, if the aggregate is the tuple of
     their accumulators; ``result_of_parts`` is then the result as an expression over theirs, the fields ``part1`` and so on.
     ``apart``: the fold with distinct members in a store of their own, if there are any. In that one ``distinct`` has their
-    counts, which adders leave alone. ``kept``: what the aggregate keeps, if that is whole values of the records.
+    counts, which adders leave alone. ``kept``: what the aggregate keeps, if that is whole values of the records. ``unread``:
+    the in ports whose adders never use the value.
     """
 
     adders: tuple[Adder, ...]
@@ -69,6 +70,7 @@ class Fold:
     distinct: DistinctCounts | None = None
     apart: FoldApart | None = None
     kept: KeptRecords | None = None
+    unread: frozenset[int] = frozenset()
 
     def add(self, port: int, key: Any, value: Any, ts: int, aggregate: Any) -> Any:
         """The aggregate with one record more; ``None`` for the aggregate: it is the first."""

@@ -6,6 +6,7 @@ import decimal
 import math
 from functools import partial
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.topologies.expressions import functions as f
+from penstock.topologies.expressions import vectors
 from penstock.topologies.expressions.errors import ExpressionError
 from penstock.topologies.expressions.inference import ExpressionScope, infer, scope_of
 from penstock.topologies.expressions.rows import compile_row
@@ -80,16 +82,22 @@ def by_row(run: Any, rows: list[Any], times: list[int]) -> list[Any]:
 
 def check(expression: Expression, scope: ExpressionScope, rows: list[Any], batch: Batch) -> None:
     """The column is that of the rows; there is none if and only if a row fails, or holds what cannot be shared."""
+    for many in (1, 500):
+        with mock.patch.object(vectors, "MANY", many):  # by generated functions, and without them
+            check_once(expression, scope, rows, batch)
+
+
+def check_once(expression: Expression, scope: ExpressionScope, rows: list[Any], batch: Batch) -> None:
     expected = by_row(compile_row(expression, scope), rows, batch.timestamps)
-    vectors = Vectors(expression, scope)
-    found = vectors.column(batch)
+    compiled = Vectors(expression, scope)
+    found = compiled.column(batch)
     if FAILED in expected or any(type(v) not in SHARED for v in expected):
         assert found is None, f"{expression}: {found.to_list()}, expected {expected}"
         return
     assert found is not None, f"{expression} was left to the rows, which give {expected}"
     assert list(map(bits, found.to_list())) == list(map(bits, expected)), str(expression)
     if infer(expression, scope).kind == "bool":
-        mask = vectors.mask(batch)
+        mask = compiled.mask(batch)
         assert mask is not None and mask.tolist() == [v is True for v in expected]
 
 

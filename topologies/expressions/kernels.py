@@ -126,7 +126,7 @@ def _any(errors: Mask | None, present: Mask | None) -> bool:
 
 
 def _untrue(condition: Vec) -> Mask:
-    untrue = ~_true(condition)
+    untrue = ~true_of(condition)
     return untrue if condition.errors is None else untrue | condition.errors
 
 
@@ -244,7 +244,8 @@ def strictly(operands: Sequence[Vec], result: Vec) -> Vec:
 # -- logic ---------------------------------------------------------------------------------------------------------------
 
 
-def _true(v: Vec) -> Mask:
+def true_of(v: Vec) -> Mask:
+    """The rows on which a condition is true; those that fail mean nothing."""
     return v.array if v.nulls is None else v.array & ~v.nulls
 
 
@@ -255,15 +256,15 @@ def _false(v: Vec) -> Mask:
 def conjunction(a: Vec, b: Vec) -> Vec:
     """``&``: false if either is, else null if either is. The right side matters where the left one is not false."""
     errors = either(a.errors, None if b.errors is None else b.errors & ~_false(a))
-    true, false = _true(a) & _true(b), _false(a) | _false(b)
+    true, false = true_of(a) & true_of(b), _false(a) | _false(b)
     nulls = None if a.nulls is None and b.nulls is None else ~(true | false)
     return Vec(true, nulls, errors)
 
 
 def disjunction(a: Vec, b: Vec) -> Vec:
     """``|``: true if either is, else null if either is. The right side matters where the left one is not true."""
-    errors = either(a.errors, None if b.errors is None else b.errors & ~_true(a))
-    true, false = _true(a) | _true(b), _false(a) & _false(b)
+    errors = either(a.errors, None if b.errors is None else b.errors & ~true_of(a))
+    true, false = true_of(a) | true_of(b), _false(a) & _false(b)
     nulls = None if a.nulls is None and b.nulls is None else ~(true | false)
     return Vec(true, nulls, errors)
 
@@ -422,7 +423,7 @@ def chosen(branches: Sequence[tuple[Vec, Vec]], default: Vec) -> Vec:
     errors: Mask = np.zeros((), np.bool_)
     left: Mask = np.ones((), np.bool_)
     for holds, then in (*branches, (None, default)):
-        taken = left if holds is None else left & _true(holds)
+        taken = left if holds is None else left & true_of(holds)
         if holds is not None and holds.errors is not None:
             errors = errors | (left & holds.errors)
             taken = taken & ~holds.errors

@@ -51,10 +51,14 @@ _KEPT = 1_000
 _DAY_MS = 86_400_000
 
 
+def _step_ms_in(zone: str, step_ms: int) -> int:
+    """Zones may lie any number of whole seconds off UTC."""
+    return step_ms if zone == "UTC" else min(step_ms, 1_000)
+
+
 def _by_steps(compute: Callable[[int], Any], step_ms: int, zone: str) -> Callable[[int], Any]:
-    """Call ``compute`` once per step of time within which it gives the same in UTC. Zones may lie any number of whole
-    seconds off UTC."""
-    step_ms = step_ms if zone == "UTC" else min(step_ms, 1_000)
+    """Call ``compute`` once per step of time within which it gives the same in UTC."""
+    step_ms = _step_ms_in(zone, step_ms)
     kept: dict[int, Any] = {}
 
     def kernel(time_ms: int) -> Any:
@@ -112,11 +116,20 @@ _STEPS_MS = {"L": 1, "S": 1_000, "M": 60_000, "H": 3_600_000}
 """Within steps of this length what a directive writes is the same in UTC; of others, within a day."""
 
 
+def _directives(pattern: str) -> list[str]:
+    """The texts of a pattern and, between them, its directives."""
+    return re.split(r"%(.?)", pattern, flags=re.DOTALL)
+
+
+def _format_step_ms(parts: Sequence[str]) -> int:
+    return min((_STEPS_MS.get(d, _DAY_MS) for d in parts[1::2]), default=_DAY_MS)
+
+
 def _formatting(constants: Sequence[Any]) -> Callable[[int], str]:
     pattern = constants[0]
     zone = constants[1] if len(constants) > 1 else "UTC"
     local = _local(_zone(zone))
-    parts = re.split(r"%(.?)", pattern, flags=re.DOTALL)
+    parts = _directives(pattern)
     unknown = [d for d in parts[1::2] if d not in _DIRECTIVES]
     if unknown:
         known = " ".join(f"%{d}" for d in _DIRECTIVES)
@@ -128,18 +141,33 @@ def _formatting(constants: Sequence[Any]) -> Callable[[int], str]:
         moment = local(time_ms)
         return "".join([text + make(moment) for text, make in makers]) + tail
 
-    step_ms = min((_STEPS_MS.get(d, _DAY_MS) for d in parts[1::2]), default=_DAY_MS)
-    return _by_steps(text_of, step_ms, zone)
+    return _by_steps(text_of, _format_step_ms(parts), zone)
+
+
+_PARTS: dict[str, tuple[Callable[[datetime.datetime], int], int]] = {
+    "year": (lambda t: t.year, _DAY_MS),
+    "month": (lambda t: t.month, _DAY_MS),
+    "day": (lambda t: t.day, _DAY_MS),
+    "weekday": (datetime.datetime.isoweekday, _DAY_MS),
+    "hour": (lambda t: t.hour, 3_600_000),
+    "minute": (lambda t: t.minute, 60_000),
+    "second": (lambda t: t.second, 1_000),
+}
+
+
+def step_ms_of(function: str, constants: Sequence[Any]) -> int | None:
+    """The step of time within which a function with these constants gives the same; ``None``: none is known."""
+    if function in _PARTS:
+        step_ms, zone = _PARTS[function][1], constants[0] if constants else "UTC"
+    elif function == "format_time":
+        step_ms, zone = _format_step_ms(_directives(constants[0])), constants[1] if len(constants) > 1 else "UTC"
+    else:
+        return None
+    return _step_ms_in(zone, step_ms)
 
 
 FUNCTIONS: dict[str, FunctionSignature] = {
-    "year": _part(lambda t: t.year, _DAY_MS),
-    "month": _part(lambda t: t.month, _DAY_MS),
-    "day": _part(lambda t: t.day, _DAY_MS),
-    "weekday": _part(datetime.datetime.isoweekday, _DAY_MS),
-    "hour": _part(lambda t: t.hour, 3_600_000),
-    "minute": _part(lambda t: t.minute, 60_000),
-    "second": _part(lambda t: t.second, 1_000),
+    **{name: _part(of, step_ms) for name, (of, step_ms) in _PARTS.items()},
     "floor_time": FunctionSignature(("time", "any"), TIMESTAMP, constants=1, make=_flooring),
     "format_time": FunctionSignature(("time", "string", "string"), STRING, optional=1, constants=2, make=_formatting),
 }

@@ -5,6 +5,7 @@ shared:
   values;
 * comparisons, logic and arithmetic of number columns are kernels over arrays (``kernels``), with separate nulls and
   errors; comparisons of decimals that are made of whole numbers, too (``fixed_point``);
+* functions of time run once per step within which they give the same, and branches of texts by arrays (``value_kernels``);
 * if numbers have no kernel, their distinct values are used.
 
 If a row would raise, or an expression cannot read a column, the result is ``None``: the caller must take the row path,
@@ -16,7 +17,7 @@ from __future__ import annotations
 
 import dataclasses
 import decimal
-from collections.abc import Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -24,15 +25,18 @@ import numpy as np
 from penstock.state.serdes.serde import BYTES, STRING
 from penstock.topologies.columnar.column_parts import nulls_of
 from penstock.topologies.columnar.encoded_columns import EncodedColumn
-from penstock.topologies.columnar.windowed_keys import is_windowed
 from penstock.topologies.expressions import kernels as k
+from penstock.topologies.expressions.catalog import CATALOG
 from penstock.topologies.expressions.columns import RowReader
 from penstock.topologies.expressions.fixed_point import compared_decimals
-from penstock.topologies.expressions.inference import ExpressionScope, Inference
-from penstock.topologies.expressions.leaves import Leaf, Path, leaf_of, leaves_of
+from penstock.topologies.expressions.frame import Frame
+from penstock.topologies.expressions.generated import ROW, generated
+from penstock.topologies.expressions.inference import ExpressionScope, Inference, constants_of
+from penstock.topologies.expressions.leaves import Leaf, leaf_of, leaves_of
 from penstock.topologies.expressions.readers import EXACT
 from penstock.topologies.expressions.row_function import ExpressionFunction
 from penstock.topologies.expressions.rows import compile_parts
+from penstock.topologies.expressions.times import step_ms_of
 from penstock.topologies.expressions.tree import (
     COMPARISONS,
     LOGIC,
@@ -47,9 +51,12 @@ from penstock.topologies.expressions.tree import (
     Unary,
 )
 from penstock.topologies.expressions.types import DataType
+from penstock.topologies.expressions.value_kernels import by_steps, chosen_values
 from penstock.topologies.operator_api.batch import Batch
-from penstock.topologies.operator_api.columns import BytesColumn, CodedColumn, Column, Mask, NumberColumn, StructColumn
+from penstock.topologies.operator_api.columns import CodedColumn, Column, Mask, NumberColumn
 
+MANY = 500
+"""For this number of values of a batch, a part is made into a generated function."""
 PRESENCE = ("is_null", "is_not_null")
 _SHARED = {str, bytes, bool, int, float, decimal.Decimal, type(None)}
 
@@ -63,7 +70,8 @@ class Vectors:
         self._condition = condition
         self._types = Inference(scope)
         self._leaves: dict[int, tuple[Leaf, ...]] = {}
-        self._rows: dict[tuple[int, bool], RowReader] = {}
+        self._rows: dict[tuple[int, bool, bool], RowReader] = {}
+        self._stepped: dict[int, Callable[[int], Any]] = {}
 
     @classmethod
     def of(cls, fn: ExpressionFunction) -> Vectors:
@@ -73,7 +81,7 @@ class Vectors:
     def mask(self, batch: Batch) -> Mask | None:
         """The rows for which the condition is true."""
         try:
-            found = self._sure(_Frame(batch))
+            found = self._sure(Frame(batch))
         except k.Unsure:
             return None
         if isinstance(found, k.Distinct):
@@ -84,7 +92,7 @@ class Vectors:
 
     def column(self, batch: Batch, absent: Mask | None = None) -> Column | None:
         """The values. Rows marked ``absent`` are not evaluated and yield null."""
-        frame = _Frame(batch)
+        frame = Frame(batch)
         try:
             if (objects := self._objects(frame, absent)) is not None:
                 return objects
@@ -105,7 +113,7 @@ class Vectors:
     def failing(self, batch: Batch, absent: Mask | None = None) -> Mask | None:
         """The rows on which it fails; ``None``: none, or unknown."""
         try:
-            found = self._part(self._expression, _Frame(batch))
+            found = self._part(self._expression, Frame(batch))
         except k.Unsure:
             return None
         if found.errors is None:
@@ -113,7 +121,7 @@ class Vectors:
         errors = found.errors if absent is None else found.errors & ~absent
         return _in_full(errors, len(batch)) if errors.any() else None
 
-    def _sure(self, frame: _Frame, absent: Mask | None = None) -> k.Operand:
+    def _sure(self, frame: Frame, absent: Mask | None = None) -> k.Operand:
         found = self._part(self._expression, frame)
         if found.failed(None if absent is None else ~absent):
             raise k.Unsure
@@ -121,7 +129,7 @@ class Vectors:
 
     # -- nodes ---------------------------------------------------------------------------------------------------
 
-    def _part(self, e: Expression, frame: _Frame) -> k.Operand:
+    def _part(self, e: Expression, frame: Frame) -> k.Operand:
         leaves = self._leaves_of(e, frame)
         if all(frame.coded(leaf) for leaf in leaves):
             return self._by_value(e, leaves, frame)
@@ -131,7 +139,7 @@ class Vectors:
             found = None
         return self._by_value(e, leaves, frame) if found is None else found
 
-    def _kernel(self, e: Expression, frame: _Frame) -> k.Operand | None:
+    def _kernel(self, e: Expression, frame: Frame) -> k.Operand | None:
         """Evaluate by arrays. Without a kernel returns ``None`` or raises ``NoKernel``."""
         match e:
             case Input() | Field():
@@ -159,7 +167,7 @@ class Vectors:
                 return k.cast(self._vec(of, frame), to.kind)
         return None
 
-    def _call(self, e: Call, frame: _Frame) -> k.Operand | None:
+    def _call(self, e: Call, frame: Frame) -> k.Operand | None:
         if e.function in PRESENCE:
             (of,) = e.args
             leaf = self._leaf_of(of, frame)
@@ -172,6 +180,8 @@ class Vectors:
             return self._part(e.args[0], frame).failing_too(*(self._condition_of(c, frame) for c in e.args[1:]))
         if e.function == "abs":
             return k.absolute(self._vec(e.args[0], frame))
+        if (stepped := self._by_steps(e, frame)) is not None:
+            return stepped
         if e.function not in ("between", "is_in", "coalesce"):
             return None
         args = [self._vec(a, frame) for a in e.args]
@@ -186,28 +196,51 @@ class Vectors:
             return k.strictly(args, found)
         return k.coalesced([k.widened(a, self._types.of(e).kind) for a in args])
 
-    def _case(self, e: Case, frame: _Frame) -> k.Operand:
+    def _by_steps(self, e: Call, frame: Frame) -> k.Distinct | None:
+        """A function of time that gives the same within a step of it; ``None``: of others."""
+        function = CATALOG[e.function]
+        constants = constants_of(e, function)
+        step_ms = step_ms_of(e.function, constants)
+        if step_ms is None:
+            return None
+        compute = self._stepped.get(id(e))
+        if compute is None:
+            compute = self._stepped[id(e)] = function.make(constants)
+        return by_steps(self._vec(e.args[0], frame), step_ms, compute)
+
+    def _case(self, e: Case, frame: Frame) -> k.Operand:
         kind = self._types.of(e).kind
+        if kind == "string":
+            return self._case_of_values(e, frame)
         branches = [
             (self._condition_of(holds, frame), k.widened(self._vec(then, frame), kind)) for holds, then in e.branches
         ]
         return k.chosen(branches, k.widened(self._vec(e.default, frame), kind))
 
-    def _vec(self, e: Expression, frame: _Frame) -> k.Vec:
+    def _case_of_values(self, e: Case, frame: Frame) -> k.Operand:
+        conditions = [self._condition_of(holds, frame) for holds, _ in e.branches]
+        values = [self._part(then, frame) for _, then in e.branches]
+        default = self._part(e.default, frame)
+        branches = [(c, v) for c, v in zip(conditions, values, strict=True) if isinstance(v, k.Distinct)]
+        if len(branches) < len(values) or not isinstance(default, k.Distinct):
+            raise k.NoKernel
+        return chosen_values(branches, default)
+
+    def _vec(self, e: Expression, frame: Frame) -> k.Vec:
         return self._part(e, frame).vec()
 
-    def _condition_of(self, e: Expression, frame: _Frame) -> k.Vec:
+    def _condition_of(self, e: Expression, frame: Frame) -> k.Vec:
         return self._part(e, frame).condition()
 
     # -- distinct values -------------------------------------------------------------------------------------------
 
-    def _by_value(self, e: Expression, leaves: tuple[Leaf, ...], frame: _Frame) -> k.Distinct:
+    def _by_value(self, e: Expression, leaves: tuple[Leaf, ...], frame: Frame) -> k.Distinct:
         """Run the row interpreter once per combination of inputs."""
         leaf = self._leaf_of(e, frame)
         if leaf is not None and (same := self._as_read(e, leaf, frame)) is not None:
             return same
-        row = self._row(e, dicts=frame.of_fields)
-        codes, records = frame.records(leaves)
+        codes, count, records = frame.records(leaves)
+        row = self._row(e, dicts=frame.of_fields, many=count >= MANY)
         values: list[Any] = []
         wrong: list[bool] = []
         for key, value, timestamp in records:
@@ -220,16 +253,20 @@ class Vectors:
         errors = np.array(wrong, np.bool_)[codes] if any(wrong) else None
         return k.Distinct(codes, values, errors)
 
-    def _row(self, e: Expression, *, dicts: bool) -> RowReader:
-        """The row interpreter of a part. ``dicts``: values are dicts of their fields, whatever their type."""
-        row = self._rows.get((id(e), dicts))
+    def _row(self, e: Expression, *, dicts: bool, many: bool) -> RowReader:
+        """The row interpreter of a part. ``dicts``: values are dicts of their fields, whatever their type. ``many``: as
+        one generated function, which is faster, and takes a while to make."""
+        row = self._rows.get((id(e), dicts, many))
         if row is None:
             scope = dataclasses.replace(self._scope, value=_of_dicts(self._scope.value)) if dicts else self._scope
-            row, _ = compile_parts(e, scope, condition=self._condition and e is self._expression)
-            self._rows[id(e), dicts] = row
+            condition = self._condition and e is self._expression
+            row, _ = compile_parts(e, scope, condition=condition)
+            if many:
+                row = generated(e, scope, ROW, row, condition=condition)
+            self._rows[id(e), dicts, many] = row
         return row
 
-    def _as_read(self, e: Expression, leaf: Leaf, frame: _Frame) -> k.Distinct | None:
+    def _as_read(self, e: Expression, leaf: Leaf, frame: Frame) -> k.Distinct | None:
         """A column whose values a reader of its type passes unchanged. It may fail on nulls."""
         tp, column = self._types.of(e), frame.column(leaf)
         exact = EXACT.get(tp.kind)
@@ -245,7 +282,7 @@ class Vectors:
         missing = frame.missing(k.gathered([v is None for v in column.values], column.codes))
         return k.Distinct(column.codes, column.values, missing if missing.any() else None)
 
-    def _objects(self, frame: _Frame, absent: Mask | None) -> Column | None:
+    def _objects(self, frame: Frame, absent: Mask | None) -> Column | None:
         """The column of objects that the expression only passes on. They are null where what they are within is."""
         e = self._expression
         while isinstance(e, Alias):
@@ -258,7 +295,7 @@ class Vectors:
             raise k.Unsure
         return column
 
-    def _undecoded(self, frame: _Frame) -> Column | None:
+    def _undecoded(self, frame: Frame) -> Column | None:
         """The column that the expression only passes on, without building its values."""
         e = self._expression
         while isinstance(e, Call) and e.function == "present":
@@ -271,7 +308,7 @@ class Vectors:
             return None
         return column if EXACT.get(self._types.of(e).kind) is column.serde.exact else None
 
-    def _leaves_of(self, e: Expression, frame: _Frame) -> tuple[Leaf, ...]:
+    def _leaves_of(self, e: Expression, frame: Frame) -> tuple[Leaf, ...]:
         """The inputs, as far as the columns go: a field of what is not a record of columns is read by row."""
         found = self._leaves.get(id(e))
         if found is None:
@@ -280,7 +317,7 @@ class Vectors:
             return tuple(dict.fromkeys(map(frame.reached, found)))
         return found
 
-    def _leaf_of(self, e: Expression, frame: _Frame) -> Leaf | None:
+    def _leaf_of(self, e: Expression, frame: Frame) -> Leaf | None:
         """The input that a node is; ``None``: it is more than that."""
         leaf = leaf_of(e)
         return leaf if leaf is None or frame.reached(leaf) == leaf else None
@@ -304,176 +341,3 @@ def nulled(column: CodedColumn | NumberColumn, nulls: Mask | None) -> Column:
     if isinstance(column, NumberColumn):
         return NumberColumn(column.array, nulls if column.nulls is None else column.nulls | nulls)
     return CodedColumn(np.where(nulls, np.int32(len(column.values)), column.codes), [*column.values, None])
-
-
-class _Frame:
-    """The columns of one batch, as expressions read them."""
-
-    def __init__(self, batch: Batch) -> None:
-        self._batch = batch
-        self._columns: dict[Leaf, Column] = {}
-        self._codes: dict[Leaf, k.Coded] = {}
-        value = batch.value_column
-        self._struct = value if isinstance(value, StructColumn) else None
-        self._key = batch.key_column if is_windowed(batch.key_column) else None
-        """Keys whose fields are columns. No part of them is null."""
-
-    @property
-    def of_fields(self) -> bool:
-        """Whether values are records by field."""
-        return self._struct is not None
-
-    def absence(self, leaf: Leaf, tp: DataType) -> k.Vec | None:
-        """Whether each record's value, or the object at a field of it, is null. ``None``: neither is there as columns."""
-        struct = self._struct if leaf == ("value", None) else self.objects(leaf)
-        if struct is None:
-            return None
-        nulls = struct.nulls
-        if nulls is None:
-            return k.Vec(np.zeros((), np.bool_))
-        return k.Vec(nulls, None, None if leaf[1] is None or tp.nullable else self.missing(nulls))
-
-    def objects(self, leaf: Leaf) -> StructColumn | None:
-        """The column of objects at a field."""
-        which, name = leaf
-        if which != "value" or name is None or self._struct is None:
-            return None
-        found = _field(self._struct, name)
-        return found if isinstance(found, StructColumn) else None
-
-    def missing(self, nulls: Mask) -> Mask:
-        """The nulls of records that are not null themselves."""
-        whole = None if self._struct is None else self._struct.nulls
-        return nulls if whole is None else nulls & ~whole
-
-    def reached(self, leaf: Leaf) -> Leaf:
-        """The leaf, or, unless that is a record of columns, what it is within: a field, or the key."""
-        which, name = leaf
-        if which == "key" and self._key is None:
-            return which, None
-        if (
-            not isinstance(name, tuple)
-            or self._struct is None
-            or isinstance(self._struct.fields.get(name[0]), StructColumn)
-        ):
-            return leaf
-        return which, name[0]
-
-    def column(self, leaf: Leaf) -> Column:
-        """Raises ``Unsure`` if there is none."""
-        found = self._columns.get(leaf)
-        if found is None:
-            found = self._columns[leaf] = self._found(leaf)
-        return found
-
-    def _found(self, leaf: Leaf) -> Column:
-        which, name = leaf
-        column: Column | None = None
-        if which == "timestamp":
-            column = NumberColumn(self._batch.times)
-        elif which == "key":
-            column = self._batch.key_column
-            if self._key is not None and name is not None:
-                column = self._key.fields.get(name) if isinstance(name, str) else None
-        elif which == "value":
-            column = self._batch.value_column
-            if self._struct is not None:
-                column = None if name is None else _field(self._struct, name)
-        if isinstance(column, BytesColumn):
-            column = CodedColumn.of(column.to_list())
-        if column is None or isinstance(column, StructColumn):
-            raise k.Unsure
-        return column
-
-    def coded(self, leaf: Leaf) -> bool:
-        """Whether its distinct values are known."""
-        if (leaf == ("value", None) and self._struct is not None) or self.objects(leaf) is not None:
-            return False
-        return isinstance(self.column(leaf), CodedColumn)
-
-    def numbers(self, leaf: Leaf, tp: DataType) -> k.Vec:
-        """A number column as an expression of this type reads it."""
-        column = self.column(leaf)
-        if not isinstance(column, NumberColumn):
-            raise k.NoKernel
-        read = k.read(column.array, tp.kind)
-        if column.nulls is None or not column.nulls.any():
-            return k.Vec(read)
-        # every column of a null record is null, for any declared type
-        errors = None if leaf[1] is None or tp.nullable else self.missing(column.nulls)
-        return k.Vec(read, column.nulls, errors)
-
-    def records(self, leaves: tuple[Leaf, ...]) -> tuple[k.CodeArray, Iterator[tuple[Any, Any, Any]]]:
-        """The distinct records, as far as the leaves distinguish them, as key, value and timestamp, each of which holds
-        until the next one; and each row's record."""
-        parts = [self._coding(leaf) for leaf in leaves]
-        nulls = None if self._struct is None or not any(w == "value" for w, _ in leaves) else self._struct.nulls
-        if nulls is not None:
-            parts.append(k.Coded(nulls.astype(np.int32), [False, True]))
-        codes, rows = k.combined(parts, len(self._batch))
-        if nulls is None and len(leaves) == 1 and leaves[0][0] == "value" and isinstance(leaves[0][1], str):
-            return codes, _of_one_field(leaves[0][1], rows)
-        return codes, (self._record(leaves, row) for row in rows)
-
-    def _coding(self, leaf: Leaf) -> k.Coded:
-        found = self._codes.get(leaf)
-        if found is None:
-            column = self.column(leaf)
-            if isinstance(column, NumberColumn):
-                found = k.coded_numbers(column.array, column.nulls)
-            elif isinstance(column, CodedColumn):
-                found = k.Coded(column.codes, column.values)
-            else:
-                raise k.Unsure
-            self._codes[leaf] = found
-        return found
-
-    def _record(self, leaves: tuple[Leaf, ...], row: tuple[Any, ...]) -> tuple[Any, Any, Any]:
-        key: Any = None
-        value: Any = None
-        timestamp: Any = 0
-        fields: dict[str, Any] = {}
-        of_key: dict[str, Any] = {}
-        for (which, name), held in zip(leaves, row, strict=False):
-            if which == "key" and isinstance(name, str):
-                of_key[name] = held
-            elif which == "key":
-                key = held
-            elif which == "timestamp":
-                timestamp = held
-            elif self._struct is None:
-                value = held
-            elif name is not None:
-                _put(fields, name, held)
-        if self._struct is not None and not (len(row) > len(leaves) and row[-1]):
-            value = fields
-        return of_key or key, value, timestamp
-
-
-def _of_one_field(name: str, rows: list[tuple[Any, ...]]) -> Iterator[tuple[Any, Any, Any]]:
-    """Records with one field, in one dict, since making many takes most of the time."""
-    value: dict[str, Any] = {}
-    for (value[name],) in rows:
-        yield None, value, 0
-
-
-def _field(struct: StructColumn, name: str | Path) -> Column | None:
-    """A field, or a field of fields, which is null where what it is within is null."""
-    if isinstance(name, str):
-        return struct.fields.get(name)
-    column: Column | None = struct
-    for part in name:
-        if not isinstance(column, StructColumn):
-            return None
-        column = column.fields.get(part)
-    return column
-
-
-def _put(fields: dict[str, Any], name: str | Path, held: Any) -> None:
-    """Set a field, or a field of fields."""
-    if isinstance(name, str):
-        fields[name] = held
-        return
-    for part in name[:-1]:
-        fields = fields.setdefault(part, {})
-    fields[name[-1]] = held

@@ -23,8 +23,8 @@ from penstock.streams.testing.test_driver import TopologyTestDriver
 from penstock.topologies.columnar import column_parts
 from penstock.topologies.dsl.builder import StreamsBuilder
 from penstock.topologies.dsl.kstream import KStream
+from penstock.topologies.expressions import frame
 from penstock.topologies.expressions import functions as f
-from penstock.topologies.expressions import vectors
 from penstock.topologies.graph.topology import Topology
 from penstock.topologies.operator_api.watermark_strategies import bounded_out_of_orderness
 from penstock.topologies.windows import calendar, hopping, session, tumbling
@@ -227,14 +227,14 @@ def small_batches_in_columns() -> Iterator[None]:
 def read(monkeypatch: pytest.MonkeyPatch) -> Counter[bool]:
     """How many batches expressions got with windowed keys in columns."""
     counts: Counter[bool] = Counter()
-    plain = vectors.is_windowed
+    plain = frame.is_windowed
 
     def noted(column: Any) -> bool:
         found = plain(column)
         counts[found] += 1
         return found
 
-    monkeypatch.setattr(vectors, "is_windowed", noted)
+    monkeypatch.setattr(frame, "is_windowed", noted)
     return counts
 
 

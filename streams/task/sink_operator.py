@@ -182,7 +182,7 @@ class SinkOperator(Operator):
         return Output(self._topic, keys, values, batch.times, batch.headers, partition, batch.orders)
 
     def _known(self, column: AddressedColumn) -> list[int] | None:
-        """Return the partitions that values go to; ``None``: there is no such partition."""
+        """Return the partition of each value; ``None``: the topic lacks one of them."""
         assert self._partitions is not None
         found = column.partitions
         return found.tolist() if len(found) and found.min() >= 0 and found.max() < self._partitions else None

@@ -71,7 +71,7 @@ class Vectors:
         self._types = Inference(scope)
         self._leaves: dict[int, tuple[Leaf, ...]] = {}
         self._rows: dict[tuple[int, bool, bool], RowReader] = {}
-        self._stepped: dict[int, Callable[[int], Any]] = {}
+        self._stepped: dict[int, tuple[int, Callable[[int], Any]] | None] = {}
 
     @classmethod
     def of(cls, fn: ExpressionFunction) -> Vectors:
@@ -198,15 +198,15 @@ class Vectors:
 
     def _by_steps(self, e: Call, frame: Frame) -> k.Distinct | None:
         """A function of time that gives the same within a step of it; ``None``: of others."""
-        function = CATALOG[e.function]
-        constants = constants_of(e, function)
-        step_ms = step_ms_of(e.function, constants)
-        if step_ms is None:
+        if id(e) not in self._stepped:
+            function = CATALOG[e.function]
+            constants = constants_of(e, function)
+            step_ms = step_ms_of(e.function, constants)
+            self._stepped[id(e)] = None if step_ms is None else (step_ms, function.make(constants))
+        stepped = self._stepped[id(e)]
+        if stepped is None:
             return None
-        compute = self._stepped.get(id(e))
-        if compute is None:
-            compute = self._stepped[id(e)] = function.make(constants)
-        return by_steps(self._vec(e.args[0], frame), step_ms, compute)
+        return by_steps(self._vec(e.args[0], frame), *stepped)
 
     def _case(self, e: Case, frame: Frame) -> k.Operand:
         kind = self._types.of(e).kind

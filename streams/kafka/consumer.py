@@ -38,6 +38,8 @@ from penstock.streams.ports.log import Fetched, OffsetAndMetadata
 
 REQUEST_TIMEOUT_S = 60.0
 _LEADERS_S = 10.0  # within a commit, whose transaction has its own timeout
+# A seek of a partition that the client has not started yet, is still stopping, or starts in its thread just now.
+_SEEK_LOST = (KafkaError._STATE, KafkaError._PREV_IN_PROGRESS, KafkaError._OUTDATED)
 _error: Any = Message.error
 _Offsets = dict[TopicPartition, int]
 
@@ -233,9 +235,8 @@ class KafkaConsumer:
             self._open().seek(to_client(partition, offset))
         except KafkaException as exc:
             err = error_of(exc)
-            if err is None or err.code() != KafkaError._STATE:
+            if err is None or err.code() not in _SEEK_LOST:
                 raise translated(exc, f"seeking {partition} to {offset}") from exc
-            # The client cannot seek while a partition is still being started.
             self._restart([partition])
 
     def _restart(self, partitions: Iterable[TopicPartition]) -> None:

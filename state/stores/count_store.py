@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from penstock.state.native import compiled
 from penstock.state.serdes.serde import INT
+from penstock.state.stores.latest_view import TIMED, LatestStoreView
 from penstock.state.stores.list_store import ListStoreView
 from penstock.state.stores.member_view import ROWS_OF_MEMBER, MemberStoreView
 from penstock.state.stores.packed_lists import PackedListView
@@ -78,8 +79,8 @@ def _holds_counts(spec: StoreSpec) -> bool:
 
 
 def state_of(spec: StoreSpec, backend: StateBackend) -> KeyValueStoreView:
-    """The view of a store. Counts are kept in a tally if ``tallies(spec)`` holds, and entries of list stores and members of
-    distinct counts by the compiled part if it is in use."""
+    """The view of a store. Counts are kept in a tally if ``tallies(spec)`` holds; entries of list stores, members of
+    distinct counts and latest values by the compiled part if it is in use."""
     native = compiled()
     if spec.kind == "list":
         made = None if native is None else native.ListEntries(spec.segment_ms)
@@ -88,6 +89,8 @@ def state_of(spec: StoreSpec, backend: StateBackend) -> KeyValueStoreView:
         return CountStoreView(spec, backend, native.Tally(), native.list_rows)
     if native is not None and spec.value_serde is ROWS_OF_MEMBER:
         return MemberStoreView(spec, backend, native.Members())
+    if native is not None and spec.value_serde is TIMED and spec.kind == "key_value":
+        return LatestStoreView(spec, backend, native.Latest)
     return KeyValueStoreView(spec, backend)
 
 

@@ -98,8 +98,8 @@ class PackedPuts(NamedTuple):
 
 
 class StampedPuts(NamedTuple):
-    """Entries as columns of equal length, each key behind a prefix and each value behind a time, which are int64 arrays here
-    and 8 bytes, big-endian, there. Keys and values as in ``PackedPuts``."""
+    """Entries as columns of equal length, each key behind a prefix, if there are any, and each value behind a time: int64
+    arrays here and 8 bytes, big-endian, there. Keys and values as in ``PackedPuts``."""
 
     prefixes: Any
     keys: Any
@@ -110,7 +110,9 @@ class StampedPuts(NamedTuple):
 
     def listed(self) -> Puts:
         """The entries as objects."""
-        return Puts(_behind(self.prefixes, self.keys, self.key_ends), _behind(self.times, self.values, self.value_ends))
+        cut_keys = cut(self.keys, self.key_ends)
+        keys = cut_keys if self.prefixes is None else _behind(self.prefixes, cut_keys)
+        return Puts(keys, _behind(self.times, cut(self.values, self.value_ends)))
 
 
 class PackedChanges(NamedTuple):
@@ -129,11 +131,8 @@ def cut(data: Any, ends: Any) -> list[bytes]:
     return [bytes(data[start:end]) for start, end in pairwise(places)]
 
 
-def _behind(numbers: Any, data: Any, ends: Any) -> list[bytes]:
-    return [
-        number.to_bytes(8, "big", signed=True) + text
-        for number, text in zip(numbers.tolist(), cut(data, ends), strict=True)
-    ]
+def _behind(numbers: Any, texts: list[bytes]) -> list[bytes]:
+    return [number.to_bytes(8, "big", signed=True) + text for number, text in zip(numbers.tolist(), texts, strict=True)]
 
 
 class Unbased(Protocol):

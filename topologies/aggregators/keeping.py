@@ -13,6 +13,7 @@ from typing import Any
 
 from penstock.state.errors import TopologyError
 from penstock.state.serdes.serde import INT, Serde, SerdeLike
+from penstock.state.stores.latest_view import TIMED
 from penstock.state.type_parameters import T, V
 from penstock.topologies.aggregators.bag import EMPTY, Bag
 from penstock.topologies.aggregators.base import AggregateInput, Aggregator, Step, getter, named
@@ -26,7 +27,6 @@ from penstock.topologies.aggregators.members_apart import (
     left_alone,
 )
 
-_TIMED = packed("timed", tuple[int | bytes, ...])
 _LIST = packed("values", tuple[bytes, ...])
 
 
@@ -64,7 +64,7 @@ def _by_time(kind: str, of: AggregateInput, value: Any, *, later: bool) -> Aggre
         add=step.of(pick),
         step=step,
         result=result,
-        serde=_TIMED,
+        serde=TIMED,
         result_serde=result_serde,
         merge=merge,
         exact_merge=True,

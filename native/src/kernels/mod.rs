@@ -13,6 +13,8 @@ pub mod entry_rows;
 pub mod group;
 pub mod interner;
 pub mod json;
+pub mod key_index;
+pub mod latest;
 pub mod lists;
 pub mod members;
 pub mod murmur;

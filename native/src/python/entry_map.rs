@@ -170,7 +170,7 @@ impl EntryMap {
     fn put_stamped(
         &mut self,
         py: Python<'_>,
-        prefixes: Held<i64>,
+        prefixes: Option<Held<i64>>,
         data: Held<u8>,
         offsets: Held<i64>,
         times: Held<i64>,
@@ -178,8 +178,9 @@ impl EntryMap {
         value_offsets: Held<i64>,
     ) -> PyResult<()> {
         let (keys, values) = (rows_of(&data, &offsets, None)?, rows_of(&value_data, &value_offsets, None)?);
-        let (prefixes, times) = (prefixes.slice(), times.slice());
-        if [prefixes.len(), times.len(), values.len()].iter().any(|&length| length != keys.len()) {
+        let (prefixes, times) = (prefixes.as_ref().map(Held::slice), times.slice());
+        let many = prefixes.map_or(keys.len(), <[i64]>::len);
+        if [many, times.len(), values.len()].iter().any(|&length| length != keys.len()) {
             return Err(PyValueError::new_err("there is not one prefix, time and value per key"));
         }
         if keys.longest() + 8 >= LENGTH_MAX || values.longest() + 8 >= LENGTH_MAX {

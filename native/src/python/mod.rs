@@ -15,6 +15,7 @@ mod handed;
 mod interner;
 mod json_reading;
 mod json_writing;
+mod latest;
 mod lists;
 mod members;
 mod panes;
@@ -28,7 +29,7 @@ mod words;
 mod writer;
 
 /// Changes with every change of a signature: a module that was built from other sources is not used.
-const INTERFACE: u32 = 23;
+const INTERFACE: u32 = 24;
 
 impl From<Refused> for PyErr {
     fn from(refused: Refused) -> PyErr {
@@ -57,6 +58,7 @@ fn penstock_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<members::Members>()?;
     module.add_class::<sessions::SessionCounts>()?;
     module.add_class::<panes::PaneCounts>()?;
+    module.add_class::<latest::Latest>()?;
     module.add_class::<tally::Tally>()?;
     module.add_function(wrap_pyfunction!(group::group_rows, module)?)?;
     module.add_function(wrap_pyfunction!(group::highest_rows, module)?)?;

@@ -8,6 +8,14 @@ use super::buffers::{Held, rows_of, to_bytes};
 use super::entry_map::EntryMap;
 use crate::kernels::tally::Counts;
 
+/// A stored value. An object that is not bytes is none that can be read.
+pub(super) fn stored_of<'a>(value: &'a Bound<'_, PyAny>) -> Option<&'a [u8]> {
+    match value.cast::<PyBytes>() {
+        Ok(bytes) => Some(bytes.as_bytes()),
+        Err(_) => (!value.is_none()).then_some(&[][..]),
+    }
+}
+
 /// See `penstock_native.pyi`.
 #[pyclass]
 pub struct Tally(Counts);
@@ -90,12 +98,7 @@ impl Tally {
             return Err(PyValueError::new_err("there is not one value per new key"));
         }
         let stored: Vec<Bound<'_, PyAny>> = stored.iter().collect();
-        let values = stored.iter().map(|value| match value.cast::<PyBytes>() {
-            Ok(bytes) => Some(bytes.as_bytes()),
-            // An object that is not bytes has no count.
-            Err(_) => (!value.is_none()).then_some(&[][..]),
-        });
-        self.0.base(values).map_err(PyValueError::new_err)
+        self.0.base(stored.iter().map(stored_of)).map_err(PyValueError::new_err)
     }
 
     /// What the memory of a store knows of the `unbased` keys; of the others they are still unbased, unless it is the

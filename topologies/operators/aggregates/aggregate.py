@@ -29,7 +29,7 @@ from penstock.topologies.operator_api.edge_kinds import Emits
 from penstock.topologies.operator_api.operator import Emission, Operator, OperatorContext, OperatorSpec
 from penstock.topologies.operator_api.required_columns import ROW_LAYOUT, EdgeLayout, InputMode, RequiredColumns
 from penstock.topologies.operators.aggregates.fold import Aggregation, BuiltOperator, Fold, with_members
-from penstock.topologies.operators.aggregates.folds.choice import column_fold, row_fold, tally_fold
+from penstock.topologies.operators.aggregates.folds.choice import column_fold, held_fold, row_fold
 from penstock.topologies.operators.aggregates.folds.kept import KeptResults, keeping_mode
 from penstock.topologies.operators.aggregates.folds.partials import merges_in_columns
 from penstock.topologies.operators.aggregates.folds.strategy import Changes, OutKeys, Touched
@@ -197,7 +197,7 @@ class AggregateOperator(Operator):
         self._kept = None if olds else KeptResults.of_fold(spec.fold.kept)
         self._own_keys = self._kept is not None and type(self).out_keys is AggregateOperator.out_keys
         """Whether keys are shown as they are in the store, so that they need not be read before."""
-        self._tally = tally_fold(self._columns, state, self._key_serde, sums=spec.fold.sums)
+        self._held = None if spec.sends_olds else held_fold(self._columns, state, self._key_serde, spec.fold)
 
     def usable(self, batch: Batch) -> Batch:
         """Without the records that have no key or no value."""
@@ -227,7 +227,7 @@ class AggregateOperator(Operator):
             return batch
         usable = self.usable(batch)
         assert isinstance(usable, ColumnBatch)
-        if not len(usable) or (self._tally is not None and self._tally.fold(usable)):
+        if not len(usable) or (self._held is not None and self._held.fold(usable)):
             return None
         found = entries_of(usable, self._key_serde)
         return None if found is not None and self.fold_columns(usable, found) else usable
@@ -315,7 +315,7 @@ class AggregateOperator(Operator):
         return Batch(batch.keys, news, batch.timestamps, batch.order, batch.headers, olds)
 
     def flush(self) -> None:
-        settled = self._tally.flush(self.ctx.emit) if self._tally is not None and self._emits is not None else None
+        settled = self._held.flush(self.ctx.emit) if self._held is not None and self._emits is not None else None
         if settled:
             self._changed = settled | self._changed
         self._flush_changed()

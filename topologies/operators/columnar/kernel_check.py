@@ -39,6 +39,7 @@ from penstock.topologies.operator_api.columns import (
     StructColumn,
 )
 from penstock.topologies.operators.columnar.distinct_check import bags_written, members_kept
+from penstock.topologies.operators.columnar.latest_check import latest_kept
 from penstock.topologies.operators.columnar.pane_check import panes_counted
 from penstock.topologies.operators.columnar.row_texts import row_texts
 from penstock.topologies.operators.columnar.session_joining import NOWHERE, OpenSession, SessionJoining
@@ -492,4 +493,5 @@ _CHECKS: dict[str, Callable[[], Any]] = {
     "panes": panes_counted,
     "distinct values": bags_written,
     "members": members_kept,
+    "latest values": latest_kept,
 }

@@ -89,6 +89,9 @@ class WindowAggregateOperator(ClosingAggregateOperator):
         """A window whose timestamps need not be looked up again."""
         self._closes_columns = closes_columns(spec)
         self._counted = counted(spec.fold)
+        self._first_open: bytes | None = None
+        """The first open window in the store when it was last looked up, by processing time. That never goes back, so no
+        earlier window comes while this one is open."""
 
     def resumed(self) -> None:
         super().resumed()
@@ -243,10 +246,14 @@ class WindowAggregateOperator(ClosingAggregateOperator):
     def next_wall_ms(self) -> int | None:
         if not self._on_close or self._clock != "wall":
             return None
-        for key, _, _ in self._state.range(_START.pack(max(self.floor, 0))):
-            start = _START.unpack_from(key)[0] or self._first_start
-            return self._windows.end_of(start) + self._grace_ms
-        return None
+        floor = _START.pack(max(self.floor, 0))
+        if self._first_open is None or self._first_open < floor:
+            found = self._state.first(floor)
+            self._first_open = None if found is None else found[0][:8]
+        if self._first_open is None:
+            return None
+        start = _START.unpack(self._first_open)[0] or self._first_start
+        return self._windows.end_of(start) + self._grace_ms
 
 
 class _RowFailedError(Exception):

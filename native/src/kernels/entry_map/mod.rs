@@ -266,7 +266,7 @@ impl Entered {
 
     /// Writes a column of keys with as many values; each key behind its prefix, each value behind its time, as big-endian
     /// numbers.
-    pub fn put_stamped(&mut self, prefixes: &[i64], keys: &Rows, times: &[i64], values: &Rows) {
+    pub fn put_stamped(&mut self, prefixes: Option<&[i64]>, keys: &Rows, times: &[i64], values: &Rows) {
         self.sorted = None;
         let mut names = vec![];
         let mut places = [(0, 0, 0); AHEAD];
@@ -276,7 +276,9 @@ impl Entered {
             names.clear();
             for (place, row) in places.iter_mut().zip(part.clone()) {
                 let start = names.len();
-                names.extend_from_slice(&prefixes[row].to_be_bytes());
+                if let Some(prefixes) = prefixes {
+                    names.extend_from_slice(&prefixes[row].to_be_bytes());
+                }
                 names.extend_from_slice(keys.bytes(row));
                 *place = (self.hash(&names[start..]), start, names.len());
                 self.expect(place.0);

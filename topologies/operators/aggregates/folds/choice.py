@@ -8,17 +8,19 @@ from typing import Any
 
 from penstock.state.serdes.serde import Serde
 from penstock.state.stores.count_store import CountStoreView
+from penstock.state.stores.latest_view import LatestStoreView
 from penstock.state.stores.store_view import KeyValueStoreView
 from penstock.topologies.operator_api.batch import Batch
 from penstock.topologies.operators.aggregates.fold import Fold
 from penstock.topologies.operators.aggregates.folds.best_texts import BestPartialRows, BestTexts
 from penstock.topologies.operators.aggregates.folds.counts import CountColumns, CountRows, TallyColumns
-from penstock.topologies.operators.aggregates.folds.kept import keeping_fold
+from penstock.topologies.operators.aggregates.folds.kept import LatestColumns, keeping_fold
+from penstock.topologies.operators.aggregates.folds.latest import HeldLatest
 from penstock.topologies.operators.aggregates.folds.members import MemberRows
 from penstock.topologies.operators.aggregates.folds.partials import PartialColumns, merges_in_columns
 from penstock.topologies.operators.aggregates.folds.parts import PartColumns
 from penstock.topologies.operators.aggregates.folds.rows import DecodingRows, ImmutableRows
-from penstock.topologies.operators.aggregates.folds.strategy import ColumnFold, OutKeys, RowFold
+from penstock.topologies.operators.aggregates.folds.strategy import ColumnFold, HeldFold, OutKeys, RowFold
 from penstock.topologies.operators.aggregates.folds.updates import PartUpdates, why_no_updates
 from penstock.topologies.operators.base.member_store import MemberStore
 from penstock.topologies.operators.columnar.folding import PartFolds
@@ -77,10 +79,10 @@ def column_fold(
     return CountColumns(state, sums=fold.sums, show=show, out_keys=out_keys)
 
 
-def tally_fold(
-    columns: ColumnFold | None, state: KeyValueStoreView, key_serde: Serde[Any], *, sums: bool
-) -> TallyColumns | None:
-    """The strategy that counts columns in the store itself, if ``columns`` would count them and no update is shown."""
-    if not isinstance(columns, CountColumns) or not isinstance(state, CountStoreView):
-        return None
-    return None if columns.shows else TallyColumns(state, key_serde, sums=sums)
+def held_fold(columns: ColumnFold | None, state: KeyValueStoreView, key_serde: Serde[Any], fold: Fold) -> HeldFold | None:
+    """The strategy that folds columns in the store itself, if ``columns`` would fold them and no update is shown."""
+    if isinstance(columns, CountColumns) and isinstance(state, CountStoreView) and not columns.shows:
+        return TallyColumns(state, key_serde, sums=fold.sums)
+    if isinstance(columns, LatestColumns) and isinstance(state, LatestStoreView) and not columns.shows:
+        return HeldLatest(state, key_serde, columns)
+    return None

@@ -19,6 +19,7 @@ from penstock.topologies.columnar.encoded_columns import EncodedColumn
 from penstock.topologies.columnar.kernels import Coder, Groups, counted_so_far, highest_so_far
 from penstock.topologies.operator_api.batch import Batch, ColumnBatch
 from penstock.topologies.operator_api.columns import BytesColumn, CodedColumn, Column, Ints, NumberColumn
+from penstock.topologies.operators.aggregates.folds.held import flush_held
 from penstock.topologies.operators.aggregates.folds.strategy import Failed, OutKeys, Touched
 from penstock.topologies.operators.columnar.grouping import Entries, numbers_of
 from penstock.topologies.operators.columnar.hopping import spread_batch
@@ -90,27 +91,21 @@ class TallyColumns:
         self._sums = sums
 
     def fold(self, batch: ColumnBatch) -> bool:
-        """Count records. ``False``: nothing was done."""
         keys, counts = key_bytes(batch.key_column, self._key_serde), None
         if self._sums and (counts := numbers_of(batch)) is None:
             return False
         return keys is not None and self._state.count(keys.data, keys.offsets, batch.times, counts)
 
     def flush(self, show: Callable[[Batch], None]) -> dict[bytes, Any]:
-        """Emit the content of the tally, once. Returns the keys, by store key, that have moved from the tally to entries
-        since then. Emit them from the entries, before later changes."""
-        state = self._state
-        if state.shown:
-            return {}
-        found, settled = state.tallied(), {}
-        if found is not None:
-            keys = EncodedColumn(BytesColumn(found.data, found.offsets), self._key_serde, Coder())
-            nowhere = np.zeros(len(found.times), np.int64)
-            show(ColumnBatch(keys, NumberColumn(found.counts), found.times, nowhere))
-        elif state.settled:  # nothing had changed when the tally was begun
-            settled = {key: self._key_serde.deserialize(key) for key in state.settled}
-        state.shown = found is not None or bool(settled)
-        return settled
+        return flush_held(self._state, self._key_serde, self._results, show)
+
+    def _results(self) -> ColumnBatch | None:
+        found = self._state.tallied()
+        if found is None:
+            return None
+        keys = EncodedColumn(BytesColumn(found.data, found.offsets), self._key_serde, Coder())
+        nowhere = np.zeros(len(found.times), np.int64)
+        return ColumnBatch(keys, NumberColumn(found.counts), found.times, nowhere)
 
 
 def add_counts(

@@ -111,16 +111,21 @@ class LatestColumns:
         show: Show | None,
         out_keys: OutKeys | None,
     ) -> None:
+        self.serde = kept.serde
+        self.later = kept.later
+        self.written = written
         self._state = state
-        self._serde = kept.serde
-        self._later = kept.later
-        self._written = written
         self._coder = Coder()
         self._show = show
         self._out_keys = out_keys
 
+    @property
+    def shows(self) -> bool:
+        """Whether updates are shown."""
+        return self._show is not None
+
     def fold(self, batch: ColumnBatch, touched: Touched) -> bool:
-        texts = self._written.of_column(batch.value_column)
+        texts = self.written.of_column(batch.value_column)
         if texts is None:
             return False
         places, found = touched.records()
@@ -159,12 +164,12 @@ class LatestColumns:
         if max(int(np.abs(times).max()), *map(abs, known), 0) >= bound:
             return None
         # time and number as one: of equal times the later record counts more, or less
-        sign, numbers = (1, np.arange(1, rows + 1)) if self._later else (-1, np.arange(rows, 0, -1))
+        sign, numbers = (1, np.arange(1, rows + 1)) if self.later else (-1, np.arange(rows, 0, -1))
         ranks = sign * times * size + numbers
-        own = 0 if self._later else rows + 1
+        own = 0 if self.later else rows + 1
         begun = np.array([-_FAR if ts is None else sign * ts * size + own for ts in stored], np.int64)
         best = np.maximum(highest_so_far(found.groups, ranks), begun[found.groups.numbers]) % size
-        return best - 1 if self._later else np.where(best == own, -1, rows - best)
+        return best - 1 if self.later else np.where(best == own, -1, rows - best)
 
     def _values(
         self, texts: BytesColumn, accs: list[Any], found: Entries, winners: Ints, places: Places | None
@@ -174,13 +179,13 @@ class LatestColumns:
         old = np.flatnonzero(winners < 0)
         if len(old):
             of_entries, at = np.unique(found.groups.numbers[old], return_inverse=True)
-            stored = self._written.of(BytesColumn.of([accs[entry][1] for entry in of_entries.tolist()]))
+            stored = self.written.of(BytesColumn.of([accs[entry][1] for entry in of_entries.tolist()]))
             both = None if stored is None else joined([texts, stored])
             if not isinstance(both, BytesColumn):
                 return None
             whole, chosen = both, chosen.copy()
             chosen[old] = len(texts) + at
-        return WrittenColumn(whole.take(chosen.astype(np.intp)), self._serde, self._coder)
+        return WrittenColumn(whole.take(chosen.astype(np.intp)), self.serde, self._coder)
 
 
 class BestColumns:

@@ -48,3 +48,15 @@ class ColumnFold(Protocol):
 
     def fold(self, batch: ColumnBatch, touched: Touched) -> bool:
         """Fold records into the entries that they touch, and mark those. ``False``: nothing was done."""
+
+
+class HeldFold(Protocol):
+    """Folds whole columns in the store itself, which holds what has changed until the commit, if only the last aggregate of
+    each key is visible."""
+
+    def fold(self, batch: ColumnBatch) -> bool:
+        """Fold records. ``False``: nothing was done."""
+
+    def flush(self, show: Callable[[Batch], None]) -> dict[bytes, Any]:
+        """Emit what the store holds, once. Returns the keys, by store key, that have moved to entries since then. Emit them
+        from the entries, before later changes."""

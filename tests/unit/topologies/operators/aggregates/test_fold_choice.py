@@ -4,18 +4,30 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from penstock.state.serdes.serde import BYTES, INT, Serde, serde_of
 from penstock.state.stores.count_store import CountStoreView, state_of
+from penstock.state.stores.latest_view import LatestStoreView
 from penstock.state.stores.memory_backend import MemoryBackend
 from penstock.state.stores.store import StoreSpec
 from penstock.state.stores.store_view import KeyValueStoreView
+from penstock.topologies.aggregators import last
 from penstock.topologies.operators.aggregates.fold import COUNTING, Fold
-from penstock.topologies.operators.aggregates.folds.choice import column_fold, row_fold, tally_fold
+from penstock.topologies.operators.aggregates.folds.choice import column_fold, held_fold, row_fold
+
+
+class Point(msgspec.Struct, frozen=True):
+    """A value."""
+
+    x: int
+
 
 SUMS = Fold(adders=(lambda key, value, acc: acc + value,), sums=True, partials=True)
 REDUCE = Fold(adders=(lambda key, value, acc: acc + value,))
+LATEST = last(value=Point)
+LATEST_FOLD = Fold(adders=(lambda key, value, acc: acc,), kept=LATEST.kept)
 SHOWN = Fold(adders=COUNTING.adders, init=int, counts=True, result=str)
 
 
@@ -49,6 +61,15 @@ def test_the_store_counts_where_no_update_is_shown() -> None:
     view = state(INT)
     hidden = column_fold(view, COUNTING, updates=False, olds=False, show=None, out_keys=None)
     shown = column_fold(view, COUNTING, updates=True, olds=False, show=print, out_keys=None)
-    assert (tally_fold(hidden, view, BYTES, sums=False) is not None) == isinstance(view, CountStoreView)
-    assert tally_fold(shown, view, BYTES, sums=False) is None
-    assert tally_fold(None, view, BYTES, sums=False) is None
+    assert (held_fold(hidden, view, BYTES, COUNTING) is not None) == isinstance(view, CountStoreView)
+    assert held_fold(shown, view, BYTES, COUNTING) is None
+    assert held_fold(None, view, BYTES, COUNTING) is None
+
+
+def test_the_store_keeps_latest_values_where_no_update_is_shown() -> None:
+    view = state(LATEST.serde)
+    for show in (None, print):
+        updates = show is not None
+        found = column_fold(view, LATEST_FOLD, updates=updates, olds=False, show=show, out_keys=None)
+        held = held_fold(found, view, BYTES, LATEST_FOLD)
+        assert (held is not None) == (isinstance(view, LatestStoreView) and not updates)

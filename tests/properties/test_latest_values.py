@@ -43,7 +43,9 @@ def stored_as(stamp: int, time: int, text: bytes) -> bytes:
 
 def listed(columns: tuple[bytes, ...]) -> list[tuple[Any, ...]]:
     keys, ends, texts, text_ends, times = columns
-    found = [BytesColumn(data, np.frombuffer(at, np.int64)).to_list() for data, at in ((keys, ends), (texts, text_ends))]
+    found = [
+        BytesColumn(data, np.frombuffer(at, np.int64)).to_list() for data, at in ((keys, ends), (texts, text_ends))
+    ]
     return list(zip(*found, np.frombuffer(times, np.int64).tolist(), strict=True))
 
 

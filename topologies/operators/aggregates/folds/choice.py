@@ -79,7 +79,9 @@ def column_fold(
     return CountColumns(state, sums=fold.sums, show=show, out_keys=out_keys)
 
 
-def held_fold(columns: ColumnFold | None, state: KeyValueStoreView, key_serde: Serde[Any], fold: Fold) -> HeldFold | None:
+def held_fold(
+    columns: ColumnFold | None, state: KeyValueStoreView, key_serde: Serde[Any], fold: Fold
+) -> HeldFold | None:
     """The strategy that folds columns in the store itself, if ``columns`` would fold them and no update is shown."""
     if isinstance(columns, CountColumns) and isinstance(state, CountStoreView) and not columns.shows:
         return TallyColumns(state, key_serde, sums=fold.sums)

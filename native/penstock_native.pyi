@@ -478,6 +478,20 @@ def count_rows_so_far(numbers: Any, count: int) -> bytes:
 def sum_rows(numbers: Any, count: int, values: Any) -> bytes | None:
     """int64: the sum of each group; ``None`` where one does not fit."""
 
+def text_lengths(data: Any, offsets: Any, nulls: Any) -> bytes:
+    """int64: the number of characters of each text, 0 for a null."""
+
+def texts_found(data: Any, offsets: Any, nulls: Any, what: bytes, place: str) -> bytes:
+    """A byte for each text: 1 if it has ``what`` anywhere (``a``), at its start (``s``) or at its end (``e``); 0 for a null.
+    ``ValueError`` for other letters."""
+
+def texts_replaced(data: Any, offsets: Any, nulls: Any, old: bytes, new: bytes) -> _Column:
+    """The texts with ``new`` in the place of each ``old``. ``ValueError`` where that is empty."""
+
+def texts_split(data: Any, offsets: Any, nulls: Any, separator: bytes, place: int) -> _Column:
+    """The part of each text at this place, from 0 on, between the separators; null where there is none. ``ValueError`` where
+    the separator is empty."""
+
 def split_words(data: Any, offsets: Any, nulls: Any, lower: bool) -> tuple[bytes, bytes, bytes, bytes, bytes | None]:
     """The words of texts, which white space parts, with ``lower`` of the texts in lower case: int64 counts per row, int32
     codes of all words, data and int64 offsets of the different ones in the order of first appearance, and a byte per row, 1

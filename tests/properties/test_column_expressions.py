@@ -13,6 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from penstock.state.serdes.serde import STRING
+from penstock.topologies.columnar.encoded_columns import EncodedColumn
+from penstock.topologies.columnar.kernels import Coder
 from penstock.topologies.expressions import functions as f
 from penstock.topologies.expressions import vectors
 from penstock.topologies.expressions.errors import ExpressionError
@@ -21,7 +24,7 @@ from penstock.topologies.expressions.rows import compile_row
 from penstock.topologies.expressions.tree import Expression
 from penstock.topologies.expressions.vectors import Vectors
 from penstock.topologies.operator_api.batch import Batch, ColumnBatch
-from penstock.topologies.operator_api.columns import CodedColumn, Column, NumberColumn, StructColumn
+from penstock.topologies.operator_api.columns import BytesColumn, CodedColumn, Column, NumberColumn, StructColumn
 from tests.properties.test_expressions import ROWS, Row, as_dicts, as_object, expressions
 
 DTYPES: dict[str, Any] = {"i": np.int64, "j": np.int64, "x": np.float64, "y": np.float64, "b": np.bool_, "c": np.bool_}
@@ -34,6 +37,11 @@ def numbers(values: list[Any], dtype: Any) -> NumberColumn:
     nulls = np.array([v is None for v in values], np.bool_)
     array = np.array([-7 if v is None else v for v in values], dtype)
     return NumberColumn(array, nulls if nulls.any() else None)
+
+
+def texts(values: list[str | None]) -> EncodedColumn:
+    """As bytes that nobody has looked at yet."""
+    return EncodedColumn(BytesColumn.of([None if v is None else v.encode() for v in values]), STRING, Coder())
 
 
 def own_codes(values: list[Any]) -> CodedColumn:
@@ -55,6 +63,8 @@ def batches(draw: st.DrawFn) -> tuple[list[dict[str, Any] | None], Batch]:
             fields[name] = numbers(values, DTYPES[name])
         elif name in ("l", "n"):
             fields[name] = own_codes(values)
+        elif name in ("s", "t") and draw(st.integers(0, 2)):
+            fields[name] = texts(values)
         else:
             fields[name] = CodedColumn.of(values)
     nulls = np.array([row is None for row in rows], np.bool_)

@@ -166,6 +166,11 @@ class EncodedColumn(CodedColumn):
         return self._bytes.own()
 
     @property
+    def is_coded(self) -> bool:
+        """Whether the distinct values were already looked for."""
+        return self._coded is not None
+
+    @property
     def by_codes(self) -> tuple[Codes, BytesColumn] | None:
         """Codes and the bytes of distinct values, not all of which need be used; ``None`` if they are not a column."""
         if self._coded is None or self._coded[1].column is None:

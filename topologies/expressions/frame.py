@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from penstock.state.serdes.serde import STRING
+from penstock.topologies.columnar.encoded_columns import EncodedColumn
 from penstock.topologies.columnar.windowed_keys import is_windowed
 from penstock.topologies.expressions import kernels as k
 from penstock.topologies.expressions.leaves import Leaf, Path
@@ -111,6 +113,21 @@ class Frame:
         # every column of a null record is null, for any declared type
         errors = None if leaf[1] is None or tp.nullable else self.missing(column.nulls)
         return k.Vec(read, column.nulls, errors)
+
+    def has_texts(self, leaf: Leaf) -> bool:
+        """Whether it is a column of texts of which only the bytes are known."""
+        column = None if self.objects(leaf) is not None else self.column(leaf)
+        return isinstance(column, EncodedColumn) and column.serde == STRING and not column.is_coded
+
+    def texts(self, leaf: Leaf, tp: DataType) -> k.EncodedTexts:
+        """A column of texts as an expression of this type reads it. Raises ``NoKernel`` for others."""
+        column = self.column(leaf)
+        if not isinstance(column, EncodedColumn) or column.serde != STRING or tp.kind != "string":
+            raise k.NoKernel
+        raw = column.raw
+        if raw.nulls is None or leaf[1] is None or tp.nullable:
+            return k.EncodedTexts(raw)
+        return k.EncodedTexts(raw, self.missing(raw.nulls))
 
     def records(self, leaves: tuple[Leaf, ...]) -> tuple[k.CodeArray, int, Iterator[tuple[Any, Any, Any]]]:
         """Each row's record, how many distinct ones there are as far as the leaves distinguish them, and these, as key,

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from penstock.topologies.expressions.numbers import INT64_MAX, INT64_MIN
-from penstock.topologies.operator_api.columns import Mask
+from penstock.topologies.operator_api.columns import BytesColumn, Mask
 
 CodeArray: TypeAlias = NDArray[Any]
 Array: TypeAlias = NDArray[Any]
@@ -116,7 +116,39 @@ class Distinct:
         return _any(self.errors, present)
 
 
-Operand: TypeAlias = Vec | Distinct
+@dataclasses.dataclass(frozen=True, slots=True)
+class EncodedTexts:
+    """Texts as their bytes, which are UTF-8, with the nulls of the column."""
+
+    raw: BytesColumn
+    errors: Mask | None = None
+
+    def vec(self) -> Vec:
+        """Raises ``NoKernel``: texts are not numbers."""
+        raise NoKernel
+
+    def condition(self) -> Vec:
+        """Raises ``NoKernel``."""
+        raise NoKernel
+
+    def null_test(self) -> Vec:
+        """The mask of nulls."""
+        return Vec(np.zeros((), np.bool_) if self.raw.nulls is None else self.raw.nulls, None, self.errors)
+
+    def present(self) -> EncodedTexts:
+        """The operand, failing where it is null."""
+        return dataclasses.replace(self, errors=either(self.errors, self.raw.nulls))
+
+    def failing_too(self, *conditions: Vec) -> EncodedTexts:
+        """The operand, failing also where a condition is not true, or fails."""
+        return dataclasses.replace(self, errors=either(self.errors, *map(_untrue, conditions)))
+
+    def failed(self, present: Mask | None) -> bool:
+        """Whether any existing row fails."""
+        return _any(self.errors, present)
+
+
+Operand: TypeAlias = Vec | Distinct | EncodedTexts
 
 
 def _any(errors: Mask | None, present: Mask | None) -> bool:

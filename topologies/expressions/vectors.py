@@ -6,6 +6,7 @@ shared:
 * comparisons, logic and arithmetic of number columns are kernels over arrays (``kernels``), with separate nulls and
   errors; comparisons of decimals that are made of whole numbers, too (``fixed_point``);
 * functions of time run once per step within which they give the same, and branches of texts by arrays (``value_kernels``);
+* lengths and parts of texts, and what is found or replaced in them, are computed of their bytes (``text_kernels``);
 * if numbers have no kernel, their distinct values are used.
 
 If a row would raise, or an expression cannot read a column, the result is ``None``: the caller must take the row path,
@@ -25,6 +26,7 @@ import numpy as np
 from penstock.state.serdes.serde import BYTES, STRING
 from penstock.topologies.columnar.column_parts import nulls_of
 from penstock.topologies.columnar.encoded_columns import EncodedColumn
+from penstock.topologies.columnar.kernels import Coder
 from penstock.topologies.expressions import kernels as k
 from penstock.topologies.expressions.catalog import CATALOG
 from penstock.topologies.expressions.columns import RowReader
@@ -36,6 +38,7 @@ from penstock.topologies.expressions.leaves import Leaf, leaf_of, leaves_of
 from penstock.topologies.expressions.readers import EXACT
 from penstock.topologies.expressions.row_function import ExpressionFunction
 from penstock.topologies.expressions.rows import compile_parts
+from penstock.topologies.expressions.text_kernels import NUMBERS, TEXTS, is_of_texts, of_number, of_texts
 from penstock.topologies.expressions.times import step_ms_of
 from penstock.topologies.expressions.tree import (
     COMPARISONS,
@@ -53,7 +56,7 @@ from penstock.topologies.expressions.tree import (
 from penstock.topologies.expressions.types import DataType
 from penstock.topologies.expressions.value_kernels import by_steps, chosen_values
 from penstock.topologies.operator_api.batch import Batch
-from penstock.topologies.operator_api.columns import CodedColumn, Column, Mask, NumberColumn
+from penstock.topologies.operator_api.columns import BytesColumn, CodedColumn, Column, Mask, NumberColumn
 
 MANY = 500
 """For this number of values of a batch, a part is made into a generated function."""
@@ -72,6 +75,8 @@ class Vectors:
         self._leaves: dict[int, tuple[Leaf, ...]] = {}
         self._rows: dict[tuple[int, bool, bool], RowReader] = {}
         self._stepped: dict[int, tuple[int, Callable[[int], Any]] | None] = {}
+        self._of_texts: dict[int, bool] = {}
+        self._coder = Coder()
 
     @classmethod
     def of(cls, fn: ExpressionFunction) -> Vectors:
@@ -86,7 +91,7 @@ class Vectors:
             return None
         if isinstance(found, k.Distinct):
             return k.gathered([bool(v) for v in found.values], found.codes)
-        if found.array.dtype != np.bool_:
+        if isinstance(found, k.EncodedTexts) or found.array.dtype != np.bool_:
             return None
         return _in_full(found.array if found.nulls is None else found.array & ~found.nulls, len(batch))
 
@@ -106,6 +111,9 @@ class Vectors:
             if not set(map(type, found.values)) <= _SHARED:
                 return None
             return nulled(CodedColumn(found.codes, found.values), absent)
+        if isinstance(found, k.EncodedTexts):
+            nulls = k.either(found.raw.nulls, absent)
+            return EncodedColumn(BytesColumn(found.raw.data, found.raw.offsets, nulls), STRING, self._coder)
         rows = len(batch)
         nulls = None if found.nulls is None or not found.nulls.any() else _in_full(found.nulls, rows)
         return nulled(NumberColumn(_in_full(found.array, rows), nulls), absent)
@@ -131,13 +139,29 @@ class Vectors:
 
     def _part(self, e: Expression, frame: Frame) -> k.Operand:
         leaves = self._leaves_of(e, frame)
-        if all(frame.coded(leaf) for leaf in leaves):
+        if all(frame.coded(leaf) for leaf in leaves) and not self._takes_texts(e, leaves, frame):
             return self._by_value(e, leaves, frame)
         try:
             found = self._kernel(e, frame)
         except k.NoKernel:
             found = None
         return self._by_value(e, leaves, frame) if found is None else found
+
+    def _takes_texts(self, e: Expression, leaves: tuple[Leaf, ...], frame: Frame) -> bool:
+        """Whether it is computed of the bytes of texts."""
+        if (known := self._of_texts.get(id(e))) is None:
+            known = self._of_texts[id(e)] = is_of_texts(e)
+        return known and all(map(frame.has_texts, leaves))
+
+    def _texts(self, e: Expression, frame: Frame) -> k.EncodedTexts:
+        if isinstance(e, Alias):
+            return self._texts(e.of, frame)
+        if isinstance(e, Call) and e.function in TEXTS:
+            return of_texts(e, self._texts(e.args[0], frame))
+        leaf = self._leaf_of(e, frame)
+        if leaf is None:
+            raise k.NoKernel
+        return frame.texts(leaf, self._types.of(e))
 
     def _kernel(self, e: Expression, frame: Frame) -> k.Operand | None:
         """Evaluate by arrays. Without a kernel returns ``None`` or raises ``NoKernel``."""
@@ -168,6 +192,10 @@ class Vectors:
         return None
 
     def _call(self, e: Call, frame: Frame) -> k.Operand | None:
+        if e.function in TEXTS:
+            return self._texts(e, frame)
+        if e.function in NUMBERS:
+            return of_number(e, self._texts(e.args[0], frame))
         if e.function in PRESENCE:
             (of,) = e.args
             leaf = self._leaf_of(of, frame)

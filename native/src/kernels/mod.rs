@@ -23,6 +23,7 @@ pub mod rows;
 pub mod segments;
 pub mod sessions;
 pub mod tally;
+pub mod texts;
 pub mod tuples;
 pub mod words;
 

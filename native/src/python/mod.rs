@@ -24,6 +24,7 @@ mod rows;
 mod sessions;
 mod strings;
 mod tally;
+mod texts;
 mod tuples;
 mod words;
 mod writer;
@@ -74,5 +75,9 @@ fn penstock_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(tuples::pack_tuples, module)?)?;
     module.add_function(wrap_pyfunction!(tuples::read_tuples, module)?)?;
     module.add_function(wrap_pyfunction!(members::read_partials, module)?)?;
+    module.add_function(wrap_pyfunction!(texts::text_lengths, module)?)?;
+    module.add_function(wrap_pyfunction!(texts::texts_found, module)?)?;
+    module.add_function(wrap_pyfunction!(texts::texts_replaced, module)?)?;
+    module.add_function(wrap_pyfunction!(texts::texts_split, module)?)?;
     module.add_function(wrap_pyfunction!(words::split_words, module)?)
 }

@@ -44,6 +44,7 @@ from penstock.topologies.operators.columnar.pane_check import panes_counted
 from penstock.topologies.operators.columnar.row_texts import row_texts
 from penstock.topologies.operators.columnar.session_joining import NOWHERE, OpenSession, SessionJoining
 from penstock.topologies.operators.columnar.sessions import SessionRules, Timeline, pieces_of
+from penstock.topologies.operators.columnar.text_check import texts_computed
 
 _KEYS: StoreSpec[Any] = StoreSpec("keys", "key_value", BYTES, BYTES)
 _WINDOWS: StoreSpec[Any] = StoreSpec("windows", "window", BYTES, BYTES)
@@ -494,4 +495,5 @@ _CHECKS: dict[str, Callable[[], Any]] = {
     "distinct values": bags_written,
     "members": members_kept,
     "latest values": latest_kept,
+    "functions of texts": texts_computed,
 }

@@ -1,6 +1,6 @@
 """Functions of texts over whole columns, by the compiled part: lengths, what is found, replacements, and parts. Texts stay
-bytes, which are neither decoded nor compared with each other. Functions of other kinds, and texts whose distinct values are
-known already, go by values.
+bytes, which are neither decoded nor compared with each other. Functions of other kinds, and texts of which few are
+distinct, or whose distinct values are known already, go by values.
 """
 
 from __future__ import annotations
@@ -22,6 +22,30 @@ NUMBERS: Final = frozenset({"length", *_PLACES})
 """Functions of a text that return numbers or truths."""
 TEXTS: Final = frozenset({"replace", "split_part"})
 """Functions of a text that return texts."""
+_LOOK_EVERY: Final = 64
+_VARIED: Final = 4
+
+
+class TextChoice:
+    """Decides whether an expression goes by bytes, or by distinct values, which is faster where these are few. Every so
+    often a batch goes by values to find out. ``possible``: whether it may go by bytes at all."""
+
+    def __init__(self, possible: bool) -> None:
+        self.possible = possible
+        self._varied = True
+        self._left = 1
+
+    def by_bytes(self) -> bool:
+        """How the next batch goes."""
+        if self._left == 0:
+            self._left = _LOOK_EVERY
+            return False
+        self._left -= 1
+        return self._varied
+
+    def saw(self, distinct: int, rows: int) -> None:
+        """A batch of this number of rows has this number of distinct values."""
+        self._varied = _VARIED * distinct > rows
 
 
 def is_of_texts(e: Expression) -> bool:

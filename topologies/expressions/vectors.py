@@ -38,7 +38,7 @@ from penstock.topologies.expressions.leaves import Leaf, leaf_of, leaves_of
 from penstock.topologies.expressions.readers import EXACT
 from penstock.topologies.expressions.row_function import ExpressionFunction
 from penstock.topologies.expressions.rows import compile_parts
-from penstock.topologies.expressions.text_kernels import NUMBERS, TEXTS, is_of_texts, of_number, of_texts
+from penstock.topologies.expressions.text_kernels import NUMBERS, TEXTS, TextChoice, is_of_texts, of_number, of_texts
 from penstock.topologies.expressions.times import step_ms_of
 from penstock.topologies.expressions.tree import (
     COMPARISONS,
@@ -75,7 +75,7 @@ class Vectors:
         self._leaves: dict[int, tuple[Leaf, ...]] = {}
         self._rows: dict[tuple[int, bool, bool], RowReader] = {}
         self._stepped: dict[int, tuple[int, Callable[[int], Any]] | None] = {}
-        self._of_texts: dict[int, bool] = {}
+        self._of_texts: dict[int, TextChoice] = {}
         self._coder = Coder()
 
     @classmethod
@@ -149,9 +149,9 @@ class Vectors:
 
     def _takes_texts(self, e: Expression, leaves: tuple[Leaf, ...], frame: Frame) -> bool:
         """Whether it is computed of the bytes of texts."""
-        if (known := self._of_texts.get(id(e))) is None:
-            known = self._of_texts[id(e)] = is_of_texts(e)
-        return known and all(map(frame.has_texts, leaves))
+        if (choice := self._of_texts.get(id(e))) is None:
+            choice = self._of_texts[id(e)] = TextChoice(is_of_texts(e))
+        return choice.possible and all(map(frame.has_texts, leaves)) and choice.by_bytes()
 
     def _texts(self, e: Expression, frame: Frame) -> k.EncodedTexts:
         if isinstance(e, Alias):
@@ -268,6 +268,8 @@ class Vectors:
         if leaf is not None and (same := self._as_read(e, leaf, frame)) is not None:
             return same
         codes, count, records = frame.records(leaves)
+        if (choice := self._of_texts.get(id(e))) is not None:
+            choice.saw(count, len(codes))
         row = self._row(e, dicts=frame.of_fields, many=count >= MANY)
         values: list[Any] = []
         wrong: list[bool] = []

@@ -9,13 +9,15 @@ import numpy as np
 
 from penstock.state.errors import SerdeError
 from penstock.state.native import compiled
-from penstock.state.serdes.serde import JSON, Serde
+from penstock.state.serdes.serde import JSON, STRING, Serde
 from penstock.state.serdes.tuple_lists import BAG, forms_with_bags
 from penstock.topologies.aggregators.bag import Bag
+from penstock.topologies.columnar.column_parts import nulls_of
 from penstock.topologies.columnar.encoded_columns import SAME_BYTES, EncodedColumn, ParsedColumn, WrittenColumn
+from penstock.topologies.columnar.json_writing import DictOf
 from penstock.topologies.columnar.kernels import Coder
 from penstock.topologies.operator_api.batch import Batch, ColumnBatch
-from penstock.topologies.operator_api.columns import BytesColumn, Column
+from penstock.topologies.operator_api.columns import BytesColumn, Column, NumberColumn, StructColumn
 from penstock.topologies.operator_api.operator import OperatorContext
 from penstock.topologies.operators.aggregates.fold import Fold
 from penstock.topologies.operators.aggregates.folds.best_texts import BestTexts
@@ -62,6 +64,9 @@ class FoldPartials(PartialAggregates):
                 return batch
             except SerdeError:  # met again below, with its row
                 pass
+        if isinstance(batch, ColumnBatch) and self._readable.are_dicts(batch.value_column):
+            assert batch.value_column is not None
+            return batch.replace(values=batch.value_column.to_list())  # its own: an adder may change them
         write, read = serde.serialize, serde.deserialize
         values, batch = map_rows(self._ctx, batch, lambda value: read(write(value)), batch.values)
         return batch.replace(values=values)
@@ -238,6 +243,20 @@ class ReadableColumns:
         if isinstance(column, (EncodedColumn, ParsedColumn)) and column.serde == self._serde:
             return self._as_read
         return self._written is not None and self._written.sure(column)
+
+    def are_dicts(self, column: Column | None) -> bool:
+        """Whether a column's are dicts of numbers, truths and texts."""
+        if self._serde != JSON or not isinstance(column, StructColumn) or type(column.build) is not DictOf:
+            return False
+        return column.nulls is None and all(map(_is_plain, column.fields.values()))
+
+
+def _is_plain(column: Column) -> bool:
+    if nulls_of(column) is not None:
+        return False
+    if isinstance(column, NumberColumn):
+        return column.array.dtype in (np.int64, np.bool_)
+    return isinstance(column, EncodedColumn) and column.serde == STRING
 
 
 def partials_of(ctx: OperatorContext, fold: Fold, record_serde: Serde[Any], partial_serde: Serde[Any]) -> FoldPartials:

@@ -293,15 +293,17 @@ class TaskWatermarks:
         """As ``after``, for a source whose watermark comes from other tasks, which may become idle anywhere in a
         run."""
         out: list[int] = []
-        idle_by_place, watermark_ms, idle = self.idle_by_place, self.watermark_ms, self.idle
-        for mark in marks:
-            if mark is not None and not mark.caught_up:
-                clock.take_mark(mark)
-                self.said_by.append((len(idle_by_place), clock.writer_count))
-                self._settle()
-                watermark_ms, idle = self.watermark_ms, self.idle
-            out.append(watermark_ms)
-            idle_by_place.append(idle)
+        idle_by_place, first, done = self.idle_by_place, len(self.idle_by_place), 0
+        # few records are marks
+        for place, mark in [(i, m) for i, m in enumerate(marks) if m is not None and not m.caught_up]:
+            out += [self.watermark_ms] * (place - done)
+            idle_by_place += [self.idle] * (place - done)
+            clock.take_mark(mark)
+            self.said_by.append((first + place, clock.writer_count))
+            self._settle()
+            done = place
+        out += [self.watermark_ms] * (len(marks) - done)
+        idle_by_place += [self.idle] * (len(marks) - done)
         return out
 
     def read_clock(self, now_ms: int) -> list[str]:

@@ -10,23 +10,50 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Mapping
 
+import numpy as np
+
 from penstock.topologies.columnar.column_parts import by_columns_or_rows, worth_columns, worth_columns_together
 from penstock.topologies.graph.lockstep_plan import Plan
 from penstock.topologies.operator_api.batch import Batch, concat
+from penstock.topologies.operator_api.columns import Ints
 from penstock.topologies.operator_api.operator import NO_TIME, Operator, OperatorSpec
 
 
+_NO_PLACES: Ints = np.zeros(0, np.int64)
+
+
 class BatchTime:
-    """Stream time and watermark of the task, by place of the current batch, and its processing time."""
+    """Stream time and watermark of the task, by place of the current batch, and its processing time. Most batches need few
+    of the places as objects, so the lists are made at the first use."""
 
     def __init__(self, stride: int) -> None:
         self.stride = stride
         self.before_ms = NO_TIME
-        self.by_place_ms: list[int] = []
         self.watermark_before_ms = NO_TIME
-        self.watermark_by_place_ms: list[int] = []
         self.idle_by_place: list[bool] = []
         self.wall_ms = NO_TIME
+        self.set(_NO_PLACES, _NO_PLACES)
+
+    def set(self, times: Ints, watermarks: Ints) -> None:
+        """Set the stream time and the watermark after each place."""
+        self.times, self.watermarks = times, watermarks
+        self._listed: list[list[int] | None] = [None, None]
+
+    @property
+    def by_place_ms(self) -> list[int]:
+        """``times`` as a list."""
+        found = self._listed[0]
+        if found is None:
+            found = self._listed[0] = self.times.tolist()
+        return found
+
+    @property
+    def watermark_by_place_ms(self) -> list[int]:
+        """``watermarks`` as a list."""
+        found = self._listed[1]
+        if found is None:
+            found = self._listed[1] = self.watermarks.tolist()
+        return found
 
 
 Opener = Callable[[int, OperatorSpec], Operator]
@@ -71,8 +98,7 @@ class Engine:
 
     def punctuate(self, now_ms: int, before_ms: int) -> None:
         """The clock advanced: fire wall-clock timers, and release what idle sources held back, operator by operator."""
-        self.time.by_place_ms = []
-        self.time.watermark_by_place_ms = []
+        self.time.set(_NO_PLACES, _NO_PLACES)
         for index, operator in enumerate(self.operators):
             if self.plan.specs[index].uses_wall_time or self.plan.specs[index].uses_watermark:
                 operator.punctuate(now_ms, before_ms)

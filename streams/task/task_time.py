@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+import numpy as np
+
 from penstock.streams.ports.chunk import highest, running_highest
 from penstock.streams.task.commit_metadata import CommitMetadata
 from penstock.streams.task.engine import BatchTime
 from penstock.streams.task.feed import Run
 from penstock.streams.task.task_watermarks import TaskWatermarks
 from penstock.topologies.graph.lockstep_plan import Plan
+from penstock.topologies.operator_api.columns import Ints
 from penstock.topologies.operator_api.operator import NO_TIME
 
 
@@ -43,19 +46,23 @@ class EventTimeTracker:
         """Advance the time by these records."""
         self.begin_batch()
         batch = self.batch
-        if self._plan.timed:
-            batch.by_place_ms = []
+        times: list[Ints] = []
         consumed = self.consumed_ms
         for r in runs:
             if self._plan.timed:
-                batch.by_place_ms += running_highest(r.chunk.times, r.start, r.stop, self.stream_time_ms).tolist()
+                times.append(running_highest(r.chunk.times, r.start, r.stop, self.stream_time_ms))
             latest = highest(r.chunk.times, r.start, r.stop)
             consumed[r.chunk.topic] = max(consumed[r.chunk.topic], latest)
             self.stream_time_ms = max(self.stream_time_ms, latest)
+        by_place = _joined(times)
         if self.watermarks.strategies:
             self.watermarks.begin()
             marks = [self.watermarks.after(r.chunk.topic, r.chunk, r.start, r.stop) for r in runs]
-            batch.watermark_by_place_ms = marks[0] if len(marks) == 1 else [m for some in marks for m in some]
+            batch.set(by_place, _joined(marks))
             batch.idle_by_place = self.watermarks.idle_by_place
-        elif self._plan.uses_watermark:
-            batch.watermark_by_place_ms = [max(ts - 1, NO_TIME) for ts in batch.by_place_ms]
+        else:
+            batch.set(by_place, np.maximum(by_place - 1, NO_TIME) if self._plan.uses_watermark else by_place[:0])
+
+
+def _joined(parts: Sequence[Ints]) -> Ints:
+    return parts[0] if len(parts) == 1 else np.concatenate([np.zeros(0, np.int64), *parts])

@@ -249,24 +249,24 @@ class TaskWatermarks:
         running = [c.watermark_ms for c in self._clocks.values() if not c.idle and not isinstance(c, _LoopClock)]
         return min(running, default=NO_TIME)
 
-    def after(self, topic: str, chunk: Chunk, start: int, stop: int) -> list[int]:
+    def after(self, topic: str, chunk: Chunk, start: int, stop: int) -> Ints:
         """Return the task's watermark after each record of a run; ``idle_by_place`` grows by as many."""
         if self._looped:
-            return self._one_by_one(topic, chunk, start, stop)
+            return np.array(self._one_by_one(topic, chunk, start, stop), np.int64)
         clock = self._clocks.get(topic)
         if clock is None:
             self.idle_by_place += [self.idle] * (stop - start)
-            return [self.watermark_ms] * (stop - start)
+            return np.full(stop - start, self.watermark_ms)
         if isinstance(clock.strategy, Carried):
-            return self._after_marks(clock, [None] * (stop - start) if chunk.marks is None else chunk.marks[start:stop])
+            return self._after_marks(clock, () if chunk.marks is None else chunk.marks[start:stop], stop - start)
         others = [c.watermark_ms for t, c in self._clocks.items() if t != topic and not c.idle]
         marks = clock.after(chunk, start, stop)
         if others:
             marks = np.minimum(marks, min(others))
-        out: list[int] = np.maximum(marks, self.watermark_ms).tolist()
-        self.watermark_ms = out[-1]
-        self.idle_by_place += [False] * len(out)
-        return out
+        marks = np.maximum(marks, self.watermark_ms)
+        self.watermark_ms = int(marks[-1])
+        self.idle_by_place += [False] * len(marks)
+        return marks
 
     def _one_by_one(self, topic: str, chunk: Chunk, start: int, stop: int) -> list[int]:
         """As ``after``, for a task with a feedback topic, which gets its other inputs' watermark at the right place."""
@@ -289,21 +289,21 @@ class TaskWatermarks:
             self.base_by_place.append(self.base_ms)
         return out
 
-    def _after_marks(self, clock: _SourceTime, marks: Sequence[WatermarkMark | None]) -> list[int]:
+    def _after_marks(self, clock: _SourceTime, marks: Sequence[WatermarkMark | None], count: int) -> Ints:
         """As ``after``, for a source whose watermark comes from other tasks, which may become idle anywhere in a
-        run."""
-        out: list[int] = []
+        run of ``count`` records. Without ``marks`` none of them is one."""
+        out = np.empty(count, np.int64)
         idle_by_place, first, done = self.idle_by_place, len(self.idle_by_place), 0
         # few records are marks
         for place, mark in [(i, m) for i, m in enumerate(marks) if m is not None and not m.caught_up]:
-            out += [self.watermark_ms] * (place - done)
+            out[done:place] = self.watermark_ms
             idle_by_place += [self.idle] * (place - done)
             clock.take_mark(mark)
             self.said_by.append((first + place, clock.writer_count))
             self._settle()
             done = place
-        out += [self.watermark_ms] * (len(marks) - done)
-        idle_by_place += [self.idle] * (len(marks) - done)
+        out[done:] = self.watermark_ms
+        idle_by_place += [self.idle] * (count - done)
         return out
 
     def read_clock(self, now_ms: int) -> list[str]:

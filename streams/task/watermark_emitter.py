@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import itertools
-from bisect import bisect_left
 from collections.abc import Iterator
 from typing import Final
 
 from penstock.streams.task.output import Output
 from penstock.streams.task.task_watermarks import TaskWatermarks, WatermarkMark
+from penstock.topologies.operator_api.columns import Ints
 from penstock.topologies.operator_api.operator import BatchTimes
 from penstock.topologies.operators.records.source_sink import SourceSpec
 
@@ -51,7 +51,7 @@ class WatermarkEmitter:
         start = (self._start_ms(), self._cost * _CREDIT_ROUNDS)
         self._sent_ms, self._credit = watermarks.sent.get(topic, start)
         self._sent_idle = watermarks.idle
-        self._seen: list[int] | None = None
+        self._seen: Ints | None = None
         self._next = 0
         """The first of the batch's announcements that has not paid yet."""
 
@@ -61,23 +61,19 @@ class WatermarkEmitter:
 
     def marks_before(self, place: int) -> Iterator[tuple[int, Output]]:
         """Yield the watermark records caused by the records before ``place``, after the places of their causes."""
-        marks, idle, interval = (
-            self._time.watermark_by_place_ms,
-            self._watermarks.idle_by_place,
-            self._watermarks.interval_ms,
-        )
+        marks, idle, interval = self._time.watermarks, self._watermarks.idle_by_place, self._watermarks.interval_ms
         self._enter(marks)
         while self.place < place:
             step_ms = (self._sent_ms // interval + 1) * interval
-            step = bisect_left(marks, step_ms, self.place, place)
-            held = bisect_left(marks, max(step_ms, self._sent_ms + self._hold_ms), step, place)
+            step = self.place + int(marks[self.place : place].searchsorted(step_ms))
+            held = step + int(marks[step:place].searchsorted(max(step_ms, self._sent_ms + self._hold_ms)))
             due = min(max(step, self._paid_at()), held)
             if (not self._sent_idle) in idle[self.place : due]:
                 due = idle.index(not self._sent_idle, self.place)
             self._take_pay(min(due + 1, place))
             if due == place:
                 return
-            for mark in self._marks_if_due(marks[due], self._time.by_place_ms[due], due, idle=idle[due]):
+            for mark in self._marks_if_due(int(marks[due]), int(self._time.times[due]), due, idle=idle[due]):
                 yield due, mark
 
     def _paid_at(self) -> int:
@@ -115,7 +111,7 @@ class WatermarkEmitter:
         """Note for the commit what was sent."""
         self._watermarks.sent[self._topic] = (self._sent_ms, self._credit)
 
-    def _enter(self, marks: list[int]) -> None:
+    def _enter(self, marks: Ints) -> None:
         """Start at the first place of a new batch. A commit's outputs come when a batch is over: they are not one."""
         if marks is not self._seen:
             self._seen, self.place, self._next = marks, 0, 0
@@ -144,7 +140,7 @@ class LoopWatermarkEmitter(WatermarkEmitter):
     def marks_before(self, place: int) -> Iterator[tuple[int, Output]]:
         """Yield the watermark records caused by the records before ``place``, after the places of their causes."""
         base, times = self._watermarks.base_by_place, self._time.by_place_ms
-        self._enter(self._time.watermark_by_place_ms)
+        self._enter(self._time.watermarks)
         relays = {at: m for at, topic, m in self._watermarks.relays if topic == self._topic}
         while self.place < place:
             at = self.place

@@ -45,7 +45,7 @@ def clocks(saved: dict[str, Any] | None = None, **strategies: Any) -> TaskWaterm
 
 def run(marks: TaskWatermarks, topic: str, times: Sequence[int], stated: Sequence[Any] | None = None) -> list[int]:
     c = chunk(topic, times, stated)
-    return marks.after(topic, c, 0, len(c))
+    return marks.after(topic, c, 0, len(c)).tolist()
 
 
 # -- strategies ----------------------------------------------------------------------------------------------------
@@ -252,7 +252,7 @@ def test_what_was_heard_is_the_same_after_a_restart(
         return [
             ms
             for topic, some in (("carried", said), ("looped", around))
-            for ms in heard.after(topic, chunk(topic, [0] * len(some), some), 0, len(some))
+            for ms in heard.after(topic, chunk(topic, [0] * len(some), some), 0, len(some)).tolist()
         ]
 
     first = TaskWatermarks(sources, {})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 from penstock.streams.task.task_watermarks import TaskWatermarks, mark_of
@@ -43,7 +44,7 @@ def emitted(marks: list[int], said: Said, credit: int, cuts: list[int]) -> list[
     out: list[tuple[int, int]] = []
     for start, stop in zip([0, *cuts], [*cuts, len(marks)], strict=True):
         watermarks.begin()
-        time.by_place_ms = time.watermark_by_place_ms = marks[start:stop]
+        time.times = time.watermarks = np.array(marks[start:stop], np.int64)
         watermarks.idle_by_place += [False] * (stop - start)
         watermarks.said_by += [(at - start, said[at]) for at in sorted(said) if start <= at < stop]
         half = (stop - start) // 2

@@ -18,7 +18,6 @@ from penstock.topologies.operator_api.batch import Batch, concat
 from penstock.topologies.operator_api.columns import Ints
 from penstock.topologies.operator_api.operator import NO_TIME, Operator, OperatorSpec
 
-
 _NO_PLACES: Ints = np.zeros(0, np.int64)
 
 

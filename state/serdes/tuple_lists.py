@@ -69,8 +69,12 @@ class TupleLists:
         return None if module is None else module.read_tuples(stored, self.forms, True)
 
 
+def forms_of_parts(lists: WholeLists | None) -> bytes | None:
+    """The forms of the parts of tuples; ``None``: they are flat."""
+    return lists.forms if isinstance(lists, TupleLists) else None
+
+
 def forms_with_bags(lists: WholeLists | None) -> bytes | None:
     """The forms of the parts of tuples, if some of these are collections of distinct values."""
-    if not isinstance(lists, TupleLists) or lists.forms is None or BAG not in lists.forms:
-        return None
-    return lists.forms
+    forms = forms_of_parts(lists)
+    return None if forms is None or BAG not in forms else forms

@@ -20,6 +20,7 @@ from penstock.state.stores.latest_view import TIMED, LatestStoreView
 from penstock.state.stores.list_store import ListStoreView
 from penstock.state.stores.member_view import ROWS_OF_MEMBER, MemberStoreView
 from penstock.state.stores.packed_lists import PackedListView
+from penstock.state.stores.part_store import PartStoreView, holds_parts
 from penstock.state.stores.store import PackedChanges, PackedPuts, StateBackend, StoreSpec, Unbased
 from penstock.state.stores.store_view import KeyValueStoreView
 
@@ -91,6 +92,8 @@ def state_of(spec: StoreSpec, backend: StateBackend) -> KeyValueStoreView:
         return MemberStoreView(spec, backend, native.Members())
     if native is not None and spec.value_serde is TIMED and spec.kind == "key_value":
         return LatestStoreView(spec, backend, native.Latest)
+    if native is not None and holds_parts(spec):
+        return PartStoreView(spec, backend)
     return KeyValueStoreView(spec, backend)
 
 

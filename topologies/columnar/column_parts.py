@@ -219,6 +219,23 @@ def key_bytes(column: Column | None, serde: Serde[Any]) -> BytesColumn | None:
     return column if isinstance(column, BytesColumn) and serde is BYTES else None
 
 
+def row_bytes(column: Column | None, serde: Serde[Any]) -> BytesColumn | None:
+    """A key column as the bytes of the store, if it has no nulls and its keys are what these bytes are read as."""
+    found: Column | None = None
+    if has_bytes_of(column, serde):
+        found = column.raw
+    elif serde in SAME_BYTES and isinstance(column, CodedColumn):
+        if set(map(type, column.values)) != {serde.exact}:
+            return None
+        data = written(column.values, serde)
+        found = None if data is None else BytesColumn.of(data).take(column.codes.astype(np.intp))
+    elif serde in SAME_BYTES and isinstance(column, (BytesColumn, NumberColumn)):
+        found = serialized(column, serde)
+    if not isinstance(found, BytesColumn) or (found.nulls is not None and found.nulls.any()):
+        return None
+    return found
+
+
 def _keyed_by_bytes(column: EncodedColumn) -> Keyed:
     """Keys whose bytes in the store are the bytes that they were read from."""
     data = column.encoded

@@ -277,7 +277,7 @@ class AddressedColumn(WrittenColumn):
 
 
 class CollectionColumn(EncodedColumn):
-    """A column of values that may hold many others each, so that columns pay for any number of rows."""
+    """A column of aggregates, or of values that may hold many others each, so that columns pay for any number of rows."""
 
     __slots__ = ()
 

@@ -35,6 +35,17 @@ pub fn window_keys(keys: &Rows) -> Result<Option<Taken>, Refused> {
     Ok(Some(out))
 }
 
+/// The keys of a changelog, `key | start | sequence`, of a window store's. `bytes`: the length of all of them.
+pub fn logged_keys<'a>(keys: impl ExactSizeIterator<Item = &'a [u8]>, bytes: usize) -> Result<Taken, Refused> {
+    let mut out = Taken::with_room(keys.len(), bytes.saturating_add(keys.len() * SEQUENCE.len()))?;
+    for key in keys {
+        let (start, rest) = key.split_at_checked(START_BYTES).unwrap_or((&[], key));
+        out.data.extend_from_slice(rest);
+        out.push(Some([start, SEQUENCE]));
+    }
+    Ok(out)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

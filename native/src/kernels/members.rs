@@ -3,6 +3,7 @@
 //! The key of a member: the head of its aggregate's entry, the number of the count (2 bytes), the member.
 
 use super::bags::each_value;
+use super::changelog::logged_keys;
 use super::distinct::Distinct;
 use super::rows::{Rows, Taken};
 use super::tuples::{Form, Unread};
@@ -10,8 +11,6 @@ use crate::refused::Refused;
 
 /// With more bytes than these the store's entries take over: places in `Distinct` have 31 bits.
 const BYTES_MAX: usize = 1 << 30;
-const START_BYTES: usize = 8;
-const SEQUENCE: &[u8] = &[0; 4];
 
 /// What was asked about last.
 struct Asked {
@@ -143,15 +142,7 @@ impl Members {
 
     /// As `keys`, with the keys as the changelog of a window store has them: the start behind the rest, and the sequence.
     pub fn logged(&self) -> Result<Taken, Refused> {
-        let count = self.kept.len();
-        let mut out = Taken::with_room(count, self.kept.bytes().saturating_add(count * SEQUENCE.len()))?;
-        for place in 0..count {
-            let key = self.kept.get(place);
-            let (start, rest) = key.split_at_checked(START_BYTES).unwrap_or((&[], key));
-            out.data.extend_from_slice(rest);
-            out.push(Some([start, SEQUENCE]));
-        }
-        Ok(out)
+        logged_keys((0..self.kept.len()).map(|place| self.kept.get(place)), self.kept.bytes())
     }
 }
 

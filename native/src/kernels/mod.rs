@@ -19,6 +19,7 @@ pub mod lists;
 pub mod members;
 pub mod murmur;
 pub mod panes;
+pub mod part_tally;
 pub mod rows;
 pub mod segments;
 pub mod sessions;

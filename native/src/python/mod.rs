@@ -19,6 +19,7 @@ mod latest;
 mod lists;
 mod members;
 mod panes;
+mod part_tally;
 mod reader;
 mod rows;
 mod sessions;
@@ -30,7 +31,7 @@ mod words;
 mod writer;
 
 /// Changes with every change of a signature: a module that was built from other sources is not used.
-const INTERFACE: u32 = 24;
+const INTERFACE: u32 = 25;
 
 impl From<Refused> for PyErr {
     fn from(refused: Refused) -> PyErr {
@@ -60,6 +61,7 @@ fn penstock_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<sessions::SessionCounts>()?;
     module.add_class::<panes::PaneCounts>()?;
     module.add_class::<latest::Latest>()?;
+    module.add_class::<part_tally::PartTally>()?;
     module.add_class::<tally::Tally>()?;
     module.add_function(wrap_pyfunction!(group::group_rows, module)?)?;
     module.add_function(wrap_pyfunction!(group::highest_rows, module)?)?;

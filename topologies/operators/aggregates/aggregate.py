@@ -17,14 +17,16 @@ import numpy as np
 from penstock.state.errors import SerdeError, TopologyError
 from penstock.state.serdes.serde import Serde
 from penstock.state.stores.count_store import tallies
+from penstock.state.stores.part_store import TalliedNumbers
 from penstock.state.stores.store import StoreSpec
 from penstock.state.stores.store_view import KeyValueStoreView
 from penstock.topologies.aggregators.kept_records import KeptBest
 from penstock.topologies.columnar.column_parts import FEWEST, has_bytes_of
 from penstock.topologies.columnar.encoded_columns import WrittenColumn
 from penstock.topologies.columnar.kernels import Coder
+from penstock.topologies.columnar.windowed_keys import stored_keys
 from penstock.topologies.operator_api.batch import Batch, ColumnBatch
-from penstock.topologies.operator_api.columns import BytesColumn, Column
+from penstock.topologies.operator_api.columns import BytesColumn, Column, Ints
 from penstock.topologies.operator_api.edge_kinds import Emits
 from penstock.topologies.operator_api.operator import Emission, Operator, OperatorContext, OperatorSpec
 from penstock.topologies.operator_api.required_columns import ROW_LAYOUT, EdgeLayout, InputMode, RequiredColumns
@@ -33,12 +35,14 @@ from penstock.topologies.operators.aggregates.folds.choice import column_fold, h
 from penstock.topologies.operators.aggregates.folds.kept import KeptResults, keeping_mode
 from penstock.topologies.operators.aggregates.folds.partials import merges_in_columns
 from penstock.topologies.operators.aggregates.folds.strategy import Changes, OutKeys, Touched
+from penstock.topologies.operators.aggregates.folds.tallied_parts import TalliedParts, letters_of
 from penstock.topologies.operators.aggregates.folds.updates import why_no_updates
 from penstock.topologies.operators.base.member_store import MemberStore
 from penstock.topologies.operators.base.row_functions import map_rows, serialize_keys, without_nulls
 from penstock.topologies.operators.columnar.flushing import PartFlush
 from penstock.topologies.operators.columnar.grouping import entries_of
 from penstock.topologies.operators.columnar.input_modes import counting_mode, folding_mode, why_rows
+from penstock.topologies.operators.columnar.part_results import ShownParts
 
 _UNREAD: Final = object()
 """Stands for a key that can be read from the store's."""
@@ -60,6 +64,17 @@ class AggregateSpec(OperatorSpec):
     """Whether whole values are kept by columns where keys are lists."""
 
     @property
+    def tallies(self) -> bool:
+        """Whether each record touches one entry, so that the compiled part may fold it."""
+        return True
+
+    @property
+    def tallied(self) -> bytes | None:
+        """The parts that the compiled part folds (``letters_of``); ``None``: it does not."""
+        only_last = self.emission != "every_update" and not self.sends_olds
+        return letters_of(self.fold) if only_last and self.tallies else None
+
+    @property
     def store(self) -> StoreSpec:
         """Where the aggregates are kept."""
         return self.stores[0]
@@ -78,7 +93,8 @@ class AggregateSpec(OperatorSpec):
             reason = why_no_updates(self.fold)
         if reason is None and folds and in_columns:
             return folding_mode(self.fold.parts, late)
-        if reason is None and in_columns and merges_in_columns(self.fold) and self.emission != "every_update":
+        merges = merges_in_columns(self.fold) or (self.fold.partials and self.tallied is not None)
+        if reason is None and in_columns and merges and self.emission != "every_update":
             return counting_mode(late, why_rows=None, sums=True)
         counts = self.fold.counts or self.fold.sums
         reason = reason or why_rows(counts=counts, sends_olds=self.sends_olds, ready=self.fold.timed)
@@ -110,6 +126,9 @@ class AggregateSpec(OperatorSpec):
         if input_mode.rows is None and self.keeps_records:
             return self._layout_of_kept(given)
         if input_mode.rows is None and self.fold.parts:
+            if self.emission == "per_commit" and self.tallied is not None:
+                shown = ShownParts.why_not(self.fold.result_of_parts) is None
+                return EdgeLayout(keys=True, values=True, olds=True) if shown else ROW_LAYOUT
             return ROW_LAYOUT if self.fold.partials else self._layout_of_parts()
         counts = input_mode.rows is None
         # results held until a commit are kept in columns if the store can tally, which window stores cannot
@@ -198,6 +217,7 @@ class AggregateOperator(Operator):
         self._own_keys = self._kept is not None and type(self).out_keys is AggregateOperator.out_keys
         """Whether keys are shown as they are in the store, so that they need not be read before."""
         self._held = None if spec.sends_olds else held_fold(self._columns, state, self._key_serde, spec.fold)
+        self._tallied = TalliedParts.of(state, spec.fold, spec.tallied, self._key_serde)
 
     def usable(self, batch: Batch) -> Batch:
         """Without the records that have no key or no value."""
@@ -223,11 +243,13 @@ class AggregateOperator(Operator):
     # -- records -------------------------------------------------------------------------------------------------
 
     def process_columns(self, port: int, batch: ColumnBatch) -> Batch | None:
-        if self._columns is None or (batch.key_column is None and not self._lists_of_keys):
+        if self._columns is None and self._tallied is None:
+            return batch
+        if batch.key_column is None and not self._lists_of_keys:
             return batch
         usable = self.usable(batch)
         assert isinstance(usable, ColumnBatch)
-        if not len(usable) or (self._held is not None and self._held.fold(usable)):
+        if not len(usable) or (self._held is not None and self._held.fold(usable)) or self.tally(usable):
             return None
         found = entries_of(usable, self._key_serde)
         return None if found is not None and self.fold_columns(usable, found) else usable
@@ -236,6 +258,17 @@ class AggregateOperator(Operator):
         keys, batch = serialize_keys(self.ctx, self.usable(batch), self._key_serde)
         if keys:
             self.apply(port, batch, keys)
+
+    def tally(self, batch: ColumnBatch, starts: Ints | None = None) -> bool:
+        """Fold records without nulls in the compiled part. ``starts``: of their windows. ``False``: nothing was done."""
+        if self._tallied is None or not self._tallied.fold(batch, starts):
+            return False
+        self._folded = True
+        return True
+
+    def tallied_keys(self, found: TalliedNumbers) -> Column:
+        """The keys of emitted records."""
+        return stored_keys(BytesColumn(*found.names), self._key_serde)
 
     def fold_columns(self, batch: ColumnBatch, touched: Touched) -> bool:
         """Fold records into the entries that they touch, and emit. ``False``: nothing was done."""
@@ -316,6 +349,8 @@ class AggregateOperator(Operator):
 
     def flush(self) -> None:
         settled = self._held.flush(self.ctx.emit) if self._held is not None and self._emits is not None else None
+        if self._tallied is not None and self._emits == "per_commit":
+            settled = self._tallied.flush(self.ctx.emit, self.tallied_keys)
         if settled:
             self._changed = settled | self._changed
         self._flush_changed()

@@ -49,7 +49,6 @@ from penstock.topologies.operators.aggregates.column_combining import (
     first_spans,
 )
 from penstock.topologies.operators.aggregates.fold import Fold
-from penstock.topologies.operators.aggregates.fold_partials import partials_of
 from penstock.topologies.operators.aggregates.folds.kept import keeping_mode
 from penstock.topologies.operators.aggregates.partial_aggregates import (
     CountPartials,
@@ -57,6 +56,7 @@ from penstock.topologies.operators.aggregates.partial_aggregates import (
     SpanPartials,
     count_partials,
 )
+from penstock.topologies.operators.aggregates.tallied_partials import partials_of
 from penstock.topologies.operators.base.row_functions import serialize_keys, without_nulls
 from penstock.topologies.operators.columnar.grouping import entries_of
 from penstock.topologies.operators.columnar.input_modes import counting_mode, folding_mode, why_rows
@@ -118,10 +118,11 @@ class CombineOperator(Operator):
         super().__init__(ctx)
         self._key_serde = spec.key_serde
         self._keeps_keys = spec.keeps_keys
+        sent = spec.key_serde if spec.keeps_keys else BYTES
         self._partials: PartialAggregates = (
-            count_partials(spec.key_serde if spec.keeps_keys else BYTES)
+            count_partials(sent)
             if spec.fold.counts
-            else partials_of(ctx, spec.fold, spec.record_serde, spec.partial_serde)
+            else partials_of(ctx, spec.fold, spec.record_serde, spec.partial_serde, keys=spec.key_serde, sent=sent)
         )
         self._span_of = (lambda ts: ALL_TIME) if spec.windows is None else spec.windows.same_windows
         self._span = WindowSpan(0, 0, END_OF_TIME_MS)
@@ -175,7 +176,7 @@ class CombineOperator(Operator):
     def _add_columns(self, batch: ColumnBatch, spans: Spans) -> bool:
         """Add a batch's records, between which nothing must be sent. ``False``: nothing was done."""
         partials = self._partials
-        if not self._added_whole(batch, spans):
+        if not (partials.add_spans(batch, spans) or self._added_whole(batch, spans)):
             made: list[SpanPartials] = []
             for span, inside in spans:
                 part = batch if inside is None else batch.where(inside)

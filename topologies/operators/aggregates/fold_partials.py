@@ -257,14 +257,3 @@ def _is_plain(column: Column) -> bool:
     if isinstance(column, NumberColumn):
         return column.array.dtype in (np.int64, np.bool_)
     return isinstance(column, EncodedColumn) and column.serde == STRING
-
-
-def partials_of(ctx: OperatorContext, fold: Fold, record_serde: Serde[Any], partial_serde: Serde[Any]) -> FoldPartials:
-    """Partial aggregates of a fold that does not count."""
-    best = BestTexts.of_fold(fold.kept)
-    if best is not None:
-        return BestPartials(ctx, fold, record_serde, partial_serde, best)
-    parts = PartFolds.of(fold.parts)
-    if parts is not None:
-        return PartPartials(ctx, fold, record_serde, partial_serde, parts)
-    return FoldPartials(ctx, fold, record_serde, partial_serde)

@@ -23,6 +23,7 @@ from penstock.topologies.columnar.kernels import Coder, packed
 from penstock.topologies.operator_api.batch import Batch, ColumnBatch
 from penstock.topologies.operator_api.columns import BytesColumn, Column, Ints, NumberColumn, Places, joined
 from penstock.topologies.operator_api.operator import NO_TIME
+from penstock.topologies.operators.aggregates.column_combining import Spans
 from penstock.topologies.operators.columnar.distinct import ValueColumns
 from penstock.topologies.operators.columnar.grouping import Entries
 
@@ -79,6 +80,10 @@ class PartialAggregates:
     def add(self, span: int, keys: list[Any], batch: Batch) -> None:
         """Add records of one span, in task order. ``keys``: hashable, one for each."""
         raise AssertionError(type(self).__name__)
+
+    def add_spans(self, batch: ColumnBatch, spans: Spans) -> bool:
+        """Add a batch's records without finding their groups, if possible. ``False``: nothing was done."""
+        return False
 
     def of_columns(self, span: int, keys: list[Any], found: Entries, batch: ColumnBatch) -> SpanPartials | None:
         """The partials of a batch's columns, for ``put``; nothing is done yet. ``keys``: those of the groups. ``None``: row

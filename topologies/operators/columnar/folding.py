@@ -106,6 +106,23 @@ def why_not(part: Part) -> str | None:
     return None if part.of is None or isinstance(part.of, ExpressionFunction) else "it is computed by a function"
 
 
+def whole_numbers(column: Column) -> tuple[NDArray[np.int64], Mask | None] | None:
+    """Whole numbers of 64 bits, and where they are null. ``None``: there are other values."""
+    if isinstance(column, NumberColumn):
+        return (column.array, column.nulls) if column.array.dtype == np.int64 else None
+    if not isinstance(column, CodedColumn):
+        return None
+    kinds = set(map(type, column.values)) - {type(None)}
+    if kinds and kinds != {int}:
+        return None
+    absent = np.array([v is None for v in column.values], np.bool_)[column.codes]
+    try:
+        array = np.array([v or 0 for v in column.values], np.int64)[column.codes]
+    except OverflowError:
+        return None
+    return array, absent if absent.any() else None
+
+
 def _present(column: Column, groups: Groups) -> Values:
     nulls = nulls_of(column)
     numbers = groups.numbers if nulls is None else groups.numbers[~nulls]
@@ -114,15 +131,11 @@ def _present(column: Column, groups: Groups) -> Values:
 
 def _values(column: Column, groups: Groups) -> Values | None:
     if isinstance(column, CodedColumn):
-        kinds = set(map(type, column.values)) - {type(None)}
-        if kinds and kinds != {int}:
+        found = whole_numbers(column)
+        if found is None:
             return None
-        absent = np.array([v is None for v in column.values], np.bool_)[column.codes]
-        try:
-            array = np.array([v or 0 for v in column.values], np.int64)[column.codes]
-        except OverflowError:
-            return None
-        return (array[~absent], groups.numbers[~absent]) if absent.any() else (array, groups.numbers)
+        array, absent = found
+        return (array, groups.numbers) if absent is None else (array[~absent], groups.numbers[~absent])
     if not isinstance(column, NumberColumn):
         return None
     if column.nulls is None:

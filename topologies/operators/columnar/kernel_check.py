@@ -1,5 +1,4 @@
-"""Check on a small batch that the compiled kernels give the same results as their Python twins, before they are
-used."""
+"""Check on a small batch that compiled kernels give the same results as their Python twins, before they are used."""
 
 from __future__ import annotations
 
@@ -41,6 +40,7 @@ from penstock.topologies.operator_api.columns import (
 from penstock.topologies.operators.columnar.distinct_check import bags_written, members_kept
 from penstock.topologies.operators.columnar.latest_check import latest_kept
 from penstock.topologies.operators.columnar.pane_check import panes_counted
+from penstock.topologies.operators.columnar.part_check import parts_tallied
 from penstock.topologies.operators.columnar.row_texts import row_texts
 from penstock.topologies.operators.columnar.session_joining import NOWHERE, OpenSession, SessionJoining
 from penstock.topologies.operators.columnar.sessions import SessionRules, Timeline, pieces_of
@@ -496,4 +496,5 @@ _CHECKS: dict[str, Callable[[], Any]] = {
     "members": members_kept,
     "latest values": latest_kept,
     "functions of texts": texts_computed,
+    "aggregates": parts_tallied,
 }

@@ -8,7 +8,7 @@ import numpy as np
 
 from penstock.state.native import compiled
 from penstock.state.serdes.serde import BYTES, INT, INT32, Serde
-from penstock.state.serdes.tuple_lists import forms_with_bags
+from penstock.state.serdes.tuple_lists import forms_of_parts
 from penstock.topologies.columnar.encoded_columns import SAME_BYTES, CollectionColumn, EncodedColumn
 from penstock.topologies.columnar.kernels import Coder
 from penstock.topologies.columnar.packing import PackedRecord, unpack
@@ -22,7 +22,7 @@ _WIDTHS: Final[dict[Serde[Any], int]] = {INT: 8, INT32: 4}
 
 def read_in_columns(key_serde: Serde[Any], value_serde: Serde[Any]) -> bool:
     """Whether rows of these serdes are taken out as columns."""
-    return key_serde in SAME_BYTES and (value_serde is INT or forms_with_bags(value_serde.lists) is not None)
+    return key_serde in SAME_BYTES and (value_serde is INT or forms_of_parts(value_serde.lists) is not None)
 
 
 class Unpacker:
@@ -34,7 +34,7 @@ class Unpacker:
         self._ctx = ctx
         self._key_serde = key_serde
         self._value_serde = value_serde
-        self._forms = forms_with_bags(value_serde.lists)
+        self._forms = forms_of_parts(value_serde.lists)
         self._coder = self._value_coder = None
         if in_columns and read_in_columns(key_serde, value_serde):
             self._coder, self._value_coder = Coder(), Coder()

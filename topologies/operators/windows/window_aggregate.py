@@ -19,6 +19,7 @@ from typing import Any, cast
 import numpy as np
 
 from penstock.state.log import Windowed
+from penstock.state.stores.part_store import TalliedNumbers
 from penstock.state.stores.store_view import window_floor
 from penstock.topologies.columnar.column_parts import enough
 from penstock.topologies.columnar.windowed_keys import stored_keys, windowed_column
@@ -45,6 +46,10 @@ class WindowAggregateSpec(ClosingAggregateSpec):
     """``Aggregate`` per window."""
 
     windows: SpanWindows
+
+    @property
+    def tallies(self) -> bool:
+        return not self.windows.overlapping and bool(self.windows.slot_ms)
 
     def input_mode(self, port: int, out: Sequence[RequiredColumns]) -> InputMode:
         reason = None if self.windows.slot_ms else "its windows are neither tumbling nor hopping ones"
@@ -171,7 +176,7 @@ class WindowAggregateOperator(ClosingAggregateOperator):
 
     def take_columns(self, port: int, batch: ColumnBatch) -> Batch | None:
         starts = None
-        if self._columns is not None and batch.key_column is not None:
+        if (self._columns is not None or self._tallied is not None) and batch.key_column is not None:
             starts = self.column_starts(batch.times)
         if starts is None:
             return batch
@@ -184,6 +189,10 @@ class WindowAggregateOperator(ClosingAggregateOperator):
             return None
         of_entries, step_ms = self.entry_columns(batch, starts)
         if int(of_entries.min()) < 0:
+            return batch
+        if self.tally(batch, of_entries):
+            return None
+        if self._columns is None:
             return batch
         found = window_entries(batch, self._key_serde, of_entries, step_ms)
         return None if found is not None and self.fold_columns(batch, found) else batch
@@ -225,14 +234,21 @@ class WindowAggregateOperator(ClosingAggregateOperator):
     def _closed_columns(self, store_keys: list[bytes], values: list[Any], times: list[int], order: int) -> ColumnBatch:
         """The results under these keys of the store."""
         starts = np.frombuffer(b"".join([key[:8] for key in store_keys]), ">i8").astype(np.int64)
+        keys = self._windowed(starts, BytesColumn.of([key[8:] for key in store_keys]))
+        return ColumnBatch(keys, self.as_column(values), np.array(times, np.int64), np.full(len(keys), order))
+
+    def _windowed(self, starts: Ints, names: BytesColumn) -> Column:
+        """Windowed keys from what is stored."""
         distinct, places = np.unique(starts, return_inverse=True)
         real = [start or self._first_start for start in distinct.tolist()]
         ends = list(map(self._windows.end_of, real))
-        names = BytesColumn.of([key[8:] for key in store_keys])
-        keys = windowed_column(
+        return windowed_column(
             stored_keys(names, self._key_serde), np.array(real, np.int64)[places], np.array(ends, np.int64)[places]
         )
-        return ColumnBatch(keys, self.as_column(values), np.array(times, np.int64), np.full(len(keys), order))
+
+    def tallied_keys(self, found: TalliedNumbers) -> Column:
+        assert found.starts is not None
+        return self._windowed(found.starts, BytesColumn(*found.names))
 
     def as_column(self, aggregates: list[Any]) -> list[Any] | Column:
         """Aggregates that are numbers of records as a column."""

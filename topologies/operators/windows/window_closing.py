@@ -72,6 +72,10 @@ class ClosingAggregateSpec(AggregateSpec):
     flushes_columns: ClassVar[bool] = False
     lists_of_keys: ClassVar[bool] = False
 
+    @property
+    def tallies(self) -> bool:
+        return False
+
     def input_times(self) -> InputTimes | None:
         """The input times of a new operator."""
         return None if self.lag_ms is None else InputTimes(self.in_ports, self.lag_ms)

@@ -1,8 +1,5 @@
 """A store of the latest, or earliest, value of each key, of which the compiled part keeps those that changed since the last
 commit: no key or value becomes an object, from the records that bring it to the changelog and the database.
-
-Between two commits the changes are either all in the compiled part or all in the view's own entries. The former begins when
-nothing is uncommitted, and any other way to read or write the store moves them into the entries.
 """
 
 from __future__ import annotations
@@ -15,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from penstock.state.serdes.serde import Serde
+from penstock.state.stores.held_changes import Held, HoldingStoreView
 from penstock.state.stores.packed_lists import Texts
 from penstock.state.stores.store import PackedChanges, StampedPuts, StateBackend, StoreSpec, Unbased, cut
-from penstock.state.stores.store_view import KeyValueStoreView
 
 TIMED: Final[Serde[tuple[Any, ...]]] = Serde(
     "timed",
@@ -29,15 +26,8 @@ TIMED: Final[Serde[tuple[Any, ...]]] = Serde(
 """``()``, or the time of a value and its bytes. A store with this serde has this view."""
 
 
-class LatestTexts(Unbased, Protocol):
+class LatestTexts(Unbased, Held, Protocol):
     """Texts by key, in the order of each key's first record. Compiled."""
-
-    def __len__(self) -> int:
-        """The number of keys."""
-
-    @property
-    def used_bytes(self) -> int:
-        """Memory taken."""
 
     @property
     def any_stored(self) -> bool:
@@ -52,9 +42,6 @@ class LatestTexts(Unbased, Protocol):
     def tuples(self) -> tuple[bytes, bytes, bytes, bytes, bytes]:
         """``texts``, each in a tuple with its time, as ``TIMED`` writes it."""
 
-    def clear(self) -> None:
-        """Forget everything."""
-
 
 class Changed(NamedTuple):
     """Keys and their texts, each as data and offsets, and the highest times of their records."""
@@ -64,20 +51,14 @@ class Changed(NamedTuple):
     times: NDArray[np.int64]
 
 
-class LatestStoreView(KeyValueStoreView):
+class LatestStoreView(HoldingStoreView):
     """A view of latest or earliest values that uses the compiled part. ``make``: makes it, for the latest or not."""
 
     def __init__(self, spec: StoreSpec, backend: StateBackend, make: Callable[[bool], LatestTexts]) -> None:
-        super().__init__(spec, backend)
-        self.settled: list[bytes] = []
-        """Keys that were in the compiled part since the last commit and are now in the entries, in the order of their first
-        record."""
-        self.shown = False
-        """Whether the changes since the last commit were emitted, as for a commit that then failed. Until a commit
-        succeeds, further changes go into entries, where they can be distinguished."""
+        super().__init__(spec, backend, None)
         self._make = make
         self._later = True
-        self._changes = make(True)
+        self.held: LatestTexts = make(True)
 
     def keep(self, keys: Texts, texts: Texts, times: NDArray[np.int64], *, later: bool) -> bool:
         """Add records, each the text of a value under a key. ``later``: keeps the latest, of several the last one; else the
@@ -86,17 +67,14 @@ class LatestStoreView(KeyValueStoreView):
         store, until the changes are discarded."""
         if self.dirty or self.shown or self._floor is not None:
             return False
-        if not len(self._changes):
-            # nothing is uncommitted, so the backend holds it all, and these soon become stale
-            self._whole = False
-            self.entries.clear()
-            self._old.clear()
+        if not len(self.held):
+            self.begin()
             if later != self._later:
-                self._later, self._changes = later, self._make(later)
+                self._later, self.held = later, self._make(later)
             self.defer(self.settle)
-        self._changes.add(*keys, np.ascontiguousarray(times), *texts)
+        self.held.add(*keys, np.ascontiguousarray(times), *texts)
         try:
-            self._backend.base(self.spec.name, self._changes)
+            self._backend.base(self.spec.name, self.held)
         except ValueError:  # entries report which stored value is none
             self.defer(None)
             self.settle()
@@ -105,25 +83,25 @@ class LatestStoreView(KeyValueStoreView):
     @property
     def any_stored(self) -> bool:
         """Whether a text of ``changed_texts`` is one that the store had."""
-        return self._changes.any_stored
+        return self.held.any_stored
 
     def changed_texts(self) -> Changed | None:
         """The changes since the last commit, if all of them are in the compiled part."""
         if not self._all_known():
             return None
-        return _columns(self._changes.texts())
+        return _columns(self.held.texts())
 
     def _all_known(self) -> bool:
-        if len(self._changes) and self._changes.unbased():
+        if len(self.held) and self.held.unbased():
             self.defer(None)
             self.settle()
-        return len(self._changes) > 0
+        return len(self.held) > 0
 
     def settle(self) -> None:
         """Move the changes into the entries, after what is stored of those whose stored values the compiled part does not
         know."""
-        keys_column, tuples, times_column = _columns(self._changes.tuples())
-        unknown = set(self._changes.unbased())
+        keys_column, tuples, times_column = _columns(self.held.tuples())
+        unknown = set(self.held.unbased())
         if unknown:
             try:
                 self.load(unknown)
@@ -138,7 +116,7 @@ class LatestStoreView(KeyValueStoreView):
             times[place] = max(times[place], stored[1])
             if stored[0] and self._stays(stored[0][0], values[place][0]):
                 values[place] = stored[0]
-        self._changes.clear()
+        self.held.clear()
         self.entries.update(zip(keys, zip(values, times, strict=True), strict=True))
         self.dirty.update(zip(keys, times, strict=True))
         self.settled = keys
@@ -151,27 +129,8 @@ class LatestStoreView(KeyValueStoreView):
     def packed_changes(self) -> PackedChanges | None:
         if not self._all_known():
             return None
-        keys, tuples, times = _columns(self._changes.tuples())
+        keys, tuples, times = _columns(self.held.tuples())
         return PackedChanges(StampedPuts(None, *keys, times, *tuples), keys, tuples, times)
-
-    def committed(self) -> None:
-        self._forget()
-        super().committed()
-
-    def discard(self) -> None:
-        self._forget()
-        super().discard()
-
-    def _forget(self) -> None:
-        self.defer(None)
-        self._changes.clear()
-        self.settled, self.shown = [], False
-
-    def uncommitted_bytes(self) -> int:
-        return self._changes.used_bytes if len(self._changes) else super().uncommitted_bytes()
-
-    def size_bytes(self) -> int:
-        return self._changes.used_bytes + super().size_bytes()
 
 
 def _columns(parts: tuple[bytes, bytes, bytes, bytes, bytes]) -> Changed:

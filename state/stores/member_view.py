@@ -1,8 +1,5 @@
 """A store of the members of distinct counts, of which the compiled part keeps those that are new since the last commit: no
 member becomes an object, from the partial aggregates that bring it to the changelog and the database.
-
-Between two commits the new members are either all in the compiled part or all in the view's own entries. The former begins
-when nothing is uncommitted, and any other way to read or write the store moves them into the entries.
 """
 
 from __future__ import annotations
@@ -14,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from penstock.state.serdes.serde import INT, Serde
+from penstock.state.stores.held_changes import Held, HoldingStoreView
 from penstock.state.stores.packed_lists import Texts
 from penstock.state.stores.store import PackedChanges, PackedPuts, StateBackend, StoreSpec, cut
-from penstock.state.stores.store_view import KeyValueStoreView
 
 ROWS_OF_MEMBER: Final[Serde[int]] = dataclasses.replace(INT)
 """The serde of the values of members; a store with it has this view."""
@@ -27,15 +24,8 @@ _VALUE: Final = INT.serialize(1)
 _STORED: Final = STAMP_MS.to_bytes(8, "big") + _VALUE
 
 
-class NewMembers(Protocol):
+class NewMembers(Held, Protocol):
     """Members since the last commit, in their order. Compiled."""
-
-    def __len__(self) -> int:
-        """How many there are."""
-
-    @property
-    def used_bytes(self) -> int:
-        """Memory taken."""
 
     def ask(
         self, data: Any, offsets: Any, forms: bytes, heads: Any, head_offsets: Any, entries: Any
@@ -60,15 +50,12 @@ class NewMembers(Protocol):
     def logged(self) -> tuple[bytes, bytes]:
         """The keys as the changelog of a window store has them."""
 
-    def clear(self) -> None:
-        """Forget everything."""
 
-
-class MemberStoreView(KeyValueStoreView):
+class MemberStoreView(HoldingStoreView):
     """A view of members that uses the compiled part."""
 
     def __init__(self, spec: StoreSpec, backend: StateBackend, members: NewMembers) -> None:
-        super().__init__(spec, backend)
+        super().__init__(spec, backend, members)
         self._new = members
 
     def fresh(
@@ -80,10 +67,7 @@ class MemberStoreView(KeyValueStoreView):
         if self.dirty or (self._floor is not None and lowest < self._floor):
             return None
         if not len(self._new):
-            # nothing is uncommitted, so the backend holds it all, and these soon become stale
-            self._whole = False
-            self.entries.clear()
-            self._old.clear()
+            self.begin()
         asked = self._new.ask(*partials, forms, *heads, np.ascontiguousarray(entries, np.int64))
         if asked is None:
             return None
@@ -131,24 +115,6 @@ class MemberStoreView(KeyValueStoreView):
         puts = PackedPuts(data, ends, _STORED * count, _steps(count, len(_STORED)))
         values = _VALUE * count, _steps(count, len(_VALUE))
         return PackedChanges(puts, keys, values, np.full(count, STAMP_MS, np.int64))
-
-    def committed(self) -> None:
-        self._forget()
-        super().committed()
-
-    def discard(self) -> None:
-        self._forget()
-        super().discard()
-
-    def _forget(self) -> None:
-        self.defer(None)
-        self._new.clear()
-
-    def uncommitted_bytes(self) -> int:
-        return self._new.used_bytes if len(self._new) else super().uncommitted_bytes()
-
-    def size_bytes(self) -> int:
-        return self._new.used_bytes + super().size_bytes()
 
 
 def _steps(count: int, width: int) -> NDArray[np.int64]:

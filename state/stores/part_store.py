@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from penstock.state.native import compiled
 from penstock.state.serdes.tuple_lists import LONG, TUPLE, forms_of_parts
+from penstock.state.stores.held_changes import Held, HoldingStoreView
 from penstock.state.stores.store import PackedChanges, PackedPuts, StateBackend, StoreSpec, Unbased, cut
-from penstock.state.stores.store_view import KeyValueStoreView
 
 _Rows = tuple[bytes, bytes]
 """Data and int64 offsets."""
@@ -26,15 +26,8 @@ COUNT, TOTAL, LEAST, GREATEST = b"n", b"s", b"l", b"g"
 """The parts of an aggregate: a number; a number and a sum; nothing or the least; nothing or the greatest."""
 
 
-class PartTally(Unbased, Protocol):
+class PartTally(Unbased, Held, Protocol):
     """Aggregates by key, in the order of each key's first record. Compiled."""
-
-    def __len__(self) -> int:
-        """The number of keys that have records."""
-
-    @property
-    def used_bytes(self) -> int:
-        """Memory taken."""
 
     def reserve(self, data: Any, offsets: Any, starts: Any) -> bool:
         """Find the keys of rows, none of which is null. ``starts``: of their windows, int64, which stand before the keys;
@@ -75,9 +68,6 @@ class PartTally(Unbased, Protocol):
     def columns(self) -> list[bytes]:
         """The numbers of all parts, int64: one of a count, two of each other."""
 
-    def clear(self) -> None:
-        """Forget everything."""
-
 
 class TalliedNumbers(NamedTuple):
     """Aggregates to be shown. ``starts``: of their windows, if there are any; ``names``: the keys without them; ``numbers``:
@@ -102,23 +92,17 @@ def holds_parts(spec: StoreSpec) -> bool:
     return plain and forms is not None and {*forms} <= {*LONG, *TUPLE} and spec.kind in ("key_value", "window")
 
 
-class PartStoreView(KeyValueStoreView):
+class PartStoreView(HoldingStoreView):
     """A view of such aggregates."""
 
     def __init__(self, spec: StoreSpec, backend: StateBackend) -> None:
-        super().__init__(spec, backend)
-        self.settled: list[bytes] = []
-        """Keys that were in the compiled part since the last commit and are now in the entries, in the order of their first
-        record."""
-        self.shown = False
-        """Whether the changes since the last commit were emitted, as for a commit that then failed. Until a commit
-        succeeds, further changes go into entries, where they can be distinguished."""
-        self._tally: PartTally | None = None
+        super().__init__(spec, backend, None)
+        self.held: PartTally | None = None
 
     def use(self, parts: bytes) -> bool:
         """Have the compiled part fold aggregates of these parts. ``False``: it is not in use."""
-        self._tally = new_tally(parts)
-        return self._tally is not None
+        self.held = new_tally(parts)
+        return self.held is not None
 
     def take(
         self,
@@ -129,14 +113,11 @@ class PartStoreView(KeyValueStoreView):
     ) -> bool:
         """Fold rows by their keys, which are given as to ``PartTally.reserve``. ``add`` calls ``fold`` or ``merge``.
         ``False``: nothing was done; fold into the entries instead."""
-        tally = self._tally
+        tally = self.held
         if tally is None or not self.takes(starts):
             return False
         if not len(tally):
-            # nothing is uncommitted, so the backend holds it all, and these soon become stale
-            self._whole = False
-            self.entries.clear()
-            self._old.clear()
+            self.begin()
         begins = None if starts is None else np.ascontiguousarray(starts)
         done = tally.reserve(data, np.ascontiguousarray(offsets), begins) and self._based(tally) and add(tally)
         if done:
@@ -149,7 +130,7 @@ class PartStoreView(KeyValueStoreView):
 
     def takes(self, starts: NDArray[np.int64] | None) -> bool:
         """Whether ``take`` may fold rows of these windows: no entry is uncommitted, and none of them is hidden."""
-        if self._tally is None or self.dirty or self.shown:
+        if self.held is None or self.dirty or self.shown:
             return False
         if self._floor is None:
             return True
@@ -164,7 +145,7 @@ class PartStoreView(KeyValueStoreView):
 
     def tallied(self) -> TalliedNumbers | None:
         """The aggregates that changed since the last commit, if all of them are in the compiled part."""
-        tally = self._tally
+        tally = self.held
         if tally is None or not len(tally):
             return None
         starts = None
@@ -184,7 +165,7 @@ class PartStoreView(KeyValueStoreView):
             self._settle_deferred()
 
     def _settle(self) -> None:
-        tally = self._tally
+        tally = self.held
         assert tally is not None
         keys, times = cut(*tally.keys()), np.frombuffer(tally.times(), np.int64).tolist()
         values = map(self._decode, cut(*tally.written()))
@@ -196,7 +177,7 @@ class PartStoreView(KeyValueStoreView):
     # -- commit --------------------------------------------------------------------------------------------------
 
     def packed_changes(self) -> PackedChanges | None:
-        tally, native = self._tally, compiled()
+        tally, native = self.held, compiled()
         if tally is None or native is None or not len(tally):
             return None
         if self._floor is not None and tally.any_below(self._floor):
@@ -213,24 +194,3 @@ class PartStoreView(KeyValueStoreView):
         stored, stored_ends, _ = native.stamp_rows(values, value_ends, None, times)
         puts = PackedPuts(*keys, stored, np.frombuffer(stored_ends, np.int64))
         return PackedChanges(puts, logged, (values, value_ends), times)
-
-    def committed(self) -> None:
-        self._forget()
-        super().committed()
-
-    def discard(self) -> None:
-        self._forget()
-        super().discard()
-
-    def _forget(self) -> None:
-        self.defer(None)
-        self.settled, self.shown = [], False
-        if self._tally is not None:
-            self._tally.clear()
-
-    def uncommitted_bytes(self) -> int:
-        held = 0 if self._tally is None or not len(self._tally) else self._tally.used_bytes
-        return held or super().uncommitted_bytes()
-
-    def size_bytes(self) -> int:
-        return (0 if self._tally is None else self._tally.used_bytes) + super().size_bytes()

@@ -97,7 +97,7 @@ class TallyColumns:
         return keys is not None and self._state.count(keys.data, keys.offsets, batch.times, counts)
 
     def flush(self, show: Callable[[Batch], None]) -> dict[bytes, Any]:
-        return flush_held(self._state, self._key_serde, self._results, show)
+        return flush_held(self._state, self._key_serde.deserialize, self._results, show)
 
     def _results(self) -> ColumnBatch | None:
         found = self._state.tallied()

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from penstock.state.serdes.serde import Serde
 from penstock.topologies.operator_api.batch import Batch, ColumnBatch
 
 
@@ -20,17 +19,18 @@ class HoldingStore(Protocol):
 
 def flush_held(
     state: HoldingStore,
-    key_serde: Serde[Any],
+    read: Callable[[bytes], Any],
     results: Callable[[], ColumnBatch | None],
     show: Callable[[Batch], None],
 ) -> dict[bytes, Any]:
-    """See ``HeldFold.flush``. ``results``: what the store holds; ``None``: nothing, or nothing any more."""
+    """See ``HeldFold.flush``. ``read``: reads the key of a store key. ``results``: what the store holds; ``None``:
+    nothing, or nothing any more."""
     if state.shown:
         return {}
     found, settled = results(), {}
     if found is not None:
         show(found)
     elif state.settled:  # nothing had changed when the store began to hold them
-        settled = {key: key_serde.deserialize(key) for key in state.settled}
+        settled = {key: read(key) for key in state.settled}
     state.shown = found is not None or bool(settled)
     return settled

@@ -38,7 +38,7 @@ class HeldLatest:
         return self._state.keep((raw.data, raw.offsets), (texts.data, texts.offsets), batch.times, later=self._later)
 
     def flush(self, show: Callable[[Batch], None]) -> dict[bytes, Any]:
-        return flush_held(self._state, self._key_serde, self._results, show)
+        return flush_held(self._state, self._key_serde.deserialize, self._results, show)
 
     def _results(self) -> ColumnBatch | None:
         found = self._state.changed_texts()

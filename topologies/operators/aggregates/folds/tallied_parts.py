@@ -19,9 +19,10 @@ from penstock.state.stores.store_view import KeyValueStoreView
 from penstock.topologies.aggregators.base import Part
 from penstock.topologies.columnar.column_parts import nulls_of, row_bytes
 from penstock.topologies.columnar.encoded_columns import EncodedColumn
-from penstock.topologies.operator_api.batch import ColumnBatch
+from penstock.topologies.operator_api.batch import Batch, ColumnBatch
 from penstock.topologies.operator_api.columns import Column, Ints, Mask, NumberColumn
 from penstock.topologies.operators.aggregates.fold import Fold
+from penstock.topologies.operators.aggregates.folds.held import flush_held
 from penstock.topologies.operators.columnar.folding import PartColumnsOf, whole_numbers, why_not
 from penstock.topologies.operators.columnar.part_results import ShownParts, totals_shown
 
@@ -146,28 +147,21 @@ class TalliedParts:
             return False
         return self._state.take(keys.data, keys.offsets, starts, given.add)
 
-    def flush(
-        self, show: Callable[[ColumnBatch], None], keys_of: Callable[[TalliedNumbers], Column]
-    ) -> dict[bytes, Any]:
-        """Emit what is in the compiled part, once. Returns the keys, by store key, that have moved from there to the entries
-        since then. Emit them from the entries, before later changes."""
-        state = self._state
-        if state.shown:
-            return {}
-        found = state.tallied()
-        if found is not None:
-            results = results_of_numbers(self._parts, self._letters, found.numbers)
-            values = None if results is None else self._shown.of(results)
-            if values is not None:
-                nowhere = np.zeros(len(found.times), np.int64)
-                show(ColumnBatch(keys_of(found), values, found.times, nowhere))
-                state.shown = True
-                return {}
-            state.settle()
+    def flush(self, show: Callable[[Batch], None], keys_of: Callable[[TalliedNumbers], Column]) -> dict[bytes, Any]:
+        """See ``HeldFold.flush``. ``keys_of``: returns the keys to emit."""
         read, behind = self._key_serde.deserialize, self._behind
-        settled = {key: read(key[behind:]) for key in state.settled}
-        state.shown = bool(settled)
-        return settled
+        return flush_held(self._state, lambda key: read(key[behind:]), lambda: self._results(keys_of), show)
+
+    def _results(self, keys_of: Callable[[TalliedNumbers], Column]) -> ColumnBatch | None:
+        found = self._state.tallied()
+        if found is None:
+            return None
+        results = results_of_numbers(self._parts, self._letters, found.numbers)
+        values = None if results is None else self._shown.of(results)
+        if values is None:
+            self._state.settle()
+            return None
+        return ColumnBatch(keys_of(found), values, found.times, np.zeros(len(found.times), np.int64))
 
 
 def results_of_numbers(parts: tuple[Part, ...], letters: bytes, numbers: list[Ints]) -> list[Column] | None:

@@ -25,6 +25,7 @@ from penstock.topologies.operator_api.operator import Emission
 from penstock.topologies.operators.aggregates import aggregate
 from penstock.topologies.operators.aggregates.folds import best_texts
 from penstock.topologies.operators.aggregates.folds import kept as folds
+from penstock.topologies.operators.aggregates.folds.latest import HeldLatest
 from penstock.topologies.operators.columnar.struct_keys import StructKeys
 from penstock.topologies.windows import Windows, hopping, tumbling
 from tests.properties.following import left_behind
@@ -145,7 +146,7 @@ def folded(monkeypatch: pytest.MonkeyPatch) -> Counter[bool]:
     seen: Counter[bool] = Counter()
     for module in (column_parts, aggregate, best_texts):
         monkeypatch.setattr(module, "FEWEST", 1)
-    for kind in (folds.LatestColumns, folds.BestColumns, folds.ByRankColumns):
+    for kind in (folds.LatestColumns, folds.BestColumns, folds.ByRankColumns, HeldLatest):
         fold = kind.fold
 
         def counted(self: Any, *args: Any, fold: Any = fold) -> bool:
@@ -184,7 +185,16 @@ def test_results_at_a_commit_are_bytes(made: str, how: str, monkeypatch: pytest.
         seen[found is not None] += 1
         return found
 
+    held = HeldLatest._results
+
+    def counted_held(self: HeldLatest) -> Any:
+        found = held(self)
+        if found is not None:
+            seen[True] += 1
+        return found
+
     monkeypatch.setattr(folds.KeptResults, "of", counted)
+    monkeypatch.setattr(HeldLatest, "_results", counted_held)
     rng = random.Random(made)
 
     def keyed(topology: ps.Topology, *, columns: bool) -> Any:

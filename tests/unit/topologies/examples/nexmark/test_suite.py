@@ -47,16 +47,19 @@ def test_queries_have_the_constants_of_nexmark() -> None:
 
 @contextmanager
 def without_collector() -> Iterator[set[str]]:
-    """The names of our classes and functions in what only the collector could free, known at the end."""
+    """The names of our classes and functions in what was made meanwhile and only the collector could free, known at the
+    end."""
     found: set[str] = set()
     gc.collect()
     gc.disable()
+    before = gc.get_objects()  # kept alive: a thread of another test may end meanwhile
     yield found
     gc.set_debug(gc.DEBUG_SAVEALL)
     gc.collect()
     gc.set_debug(0)
     found |= {type(o).__qualname__ for o in gc.garbage if type(o).__module__.startswith("penstock")}
     functions = [o for o in gc.garbage if isinstance(o, FunctionType)]
+    del before
     found |= {o.__qualname__ for o in functions if str(o.__module__).startswith("penstock")}
     gc.garbage.clear()
     gc.enable()

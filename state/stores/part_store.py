@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from penstock.state.native import compiled
 from penstock.state.serdes.tuple_lists import LONG, TUPLE, forms_of_parts
 from penstock.state.stores.held_changes import Held, HoldingStoreView
-from penstock.state.stores.store import PackedChanges, PackedPuts, StateBackend, StoreSpec, Unbased, cut
+from penstock.state.stores.store import PackedChanges, StampedPuts, StateBackend, StoreSpec, Unbased, cut
 
 _Rows = tuple[bytes, bytes]
 """Data and int64 offsets."""
@@ -177,8 +177,8 @@ class PartStoreView(HoldingStoreView):
     # -- commit --------------------------------------------------------------------------------------------------
 
     def packed_changes(self) -> PackedChanges | None:
-        tally, native = self.held, compiled()
-        if tally is None or native is None or not len(tally):
+        tally = self.held
+        if tally is None or not len(tally):
             return None
         if self._floor is not None and tally.any_below(self._floor):
             return None
@@ -191,6 +191,5 @@ class PartStoreView(HoldingStoreView):
         values, ends = tally.written()
         times = np.frombuffer(tally.times(), np.int64)
         value_ends = np.frombuffer(ends, np.int64)
-        stored, stored_ends, _ = native.stamp_rows(values, value_ends, None, times)
-        puts = PackedPuts(*keys, stored, np.frombuffer(stored_ends, np.int64))
+        puts = StampedPuts(None, *keys, times, values, value_ends)
         return PackedChanges(puts, logged, (values, value_ends), times)

@@ -98,7 +98,7 @@ TEXTS = (
     b'{"x":2,"name":null}',
     b'{"x":3}',  # is written with its name
     b'{"name":"b", "x":4}',  # in another order
-    b'{"x":"5","name":"c"}',  # is no point
+    b'{"x":"5","name":"c"}',  # is not a point
     b'{"x":6,"name":"' + b"long" * 30 + b'"}',
 )
 

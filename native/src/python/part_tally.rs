@@ -6,6 +6,7 @@ use pyo3::types::{PyBytes, PyList, PyTuple};
 
 use super::buffers::{Held, large_bytes, rows_of, to_bytes};
 use super::entry_map::EntryMap;
+use super::tally::stored_of;
 use crate::kernels::part_tally::{self, Part, Values};
 use crate::kernels::rows::Taken;
 
@@ -39,7 +40,7 @@ impl PartTally {
         let parts: Option<Vec<Part>> = parts.iter().map(|&letter| Part::of(letter)).collect();
         match parts {
             Some(parts) if !parts.is_empty() => Ok(PartTally(part_tally::PartTally::new(parts))),
-            _ => Err(PyValueError::new_err("there is no part, or none of such a letter")),
+            _ => Err(PyValueError::new_err("name at least one part, each by its letter: n, s, l or g")),
         }
     }
 
@@ -82,12 +83,7 @@ impl PartTally {
             return Err(PyValueError::new_err("there is not one value per new key"));
         }
         let stored: Vec<Bound<'_, PyAny>> = stored.iter().collect();
-        let values = stored.iter().map(|value| match value.cast::<PyBytes>() {
-            Ok(bytes) => Some(bytes.as_bytes()),
-            // Only bytes can be aggregates.
-            Err(_) => (!value.is_none()).then_some(&[][..]),
-        });
-        self.0.base(values).map_err(PyValueError::new_err)
+        self.0.base(stored.iter().map(stored_of)).map_err(PyValueError::new_err)
     }
 
     fn base_from(&mut self, py: Python<'_>, mut known: PyRefMut<'_, EntryMap>, whole: bool) -> PyResult<()> {

@@ -62,8 +62,8 @@ compiles its code while it is measured: with three million it is up to five time
 faster again. The watermark goes through a
 repartition topic in steps of 100 ms of event time, so query 11 has not closed the sessions that end within the last step,
 which Flink has. Of ten million events Flink with its state on the heap did not finish queries 7, 9 and 20 within five
-minutes, so they have fewer. Flink's planner leaves unused fields out before it keys and joins; in Penstock the program says so, as
-query 4 does with `select`."""
+minutes, so they have fewer. Flink's planner leaves unused fields out before it keys and joins; in Penstock the program says
+so, as query 4 does with `select`."""
 SYSTEMS: Mapping[str, System] = {
     system.name: system
     for system in (

@@ -92,8 +92,9 @@ def by_row(run: Any, rows: list[Any], times: list[int]) -> list[Any]:
 
 def check(expression: Expression, scope: ExpressionScope, rows: list[Any], batch: Batch) -> None:
     """The column is that of the rows; there is none if and only if a row fails, or holds what cannot be shared."""
-    for many in (1, 500):
-        with mock.patch.object(vectors, "MANY", many):  # by generated functions, and without them
+    for many, combined in ((1, 0), (500, 2_048)):
+        # by generated functions and by parts, and without them
+        with mock.patch.object(vectors, "MANY", many), mock.patch.object(vectors, "COMBINED_MAX", combined):
             check_once(expression, scope, rows, batch)
 
 

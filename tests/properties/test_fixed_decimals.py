@@ -1,4 +1,5 @@
-"""Comparisons of decimals that are made of whole numbers: on columns as on rows, with nulls, overflows and any constants."""
+"""Decimals that are made of whole numbers, and comparisons of them: on columns as on rows, with nulls, overflows and any
+constants; as results to the last digit."""
 
 from __future__ import annotations
 
@@ -11,10 +12,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from penstock.topologies.columnar.decimal_columns import DecimalColumn
 from penstock.topologies.expressions import fixed_point
 from penstock.topologies.expressions import functions as f
 from penstock.topologies.expressions.inference import scope_of
 from penstock.topologies.expressions.tree import Expression
+from penstock.topologies.expressions.vectors import Vectors
 from penstock.topologies.operator_api.batch import ColumnBatch
 from penstock.topologies.operator_api.columns import NumberColumn, StructColumn
 from tests.properties.test_column_expressions import check
@@ -86,8 +89,39 @@ def test_comparisons_are_those_of_the_rows(
         check(expression, scope_of({"i": int, "j": int | None}), [{"i": i, "j": j} for i, j in rows], batch)
 
 
+@settings(max_examples=600, deadline=None)
+@given(
+    expression=numbers(3), rows=st.lists(st.tuples(INTEGERS, st.one_of(st.none(), INTEGERS)), min_size=1, max_size=8)
+)
+def test_results_are_those_of_the_rows(used: Counter[str], expression: Any, rows: list[tuple[int, int | None]]) -> None:
+    expression = f.col("i") * f.lit(decimal.Decimal("1")) + expression
+    columns = {
+        "i": NumberColumn(np.array([i for i, _ in rows], np.int64)),
+        "j": NumberColumn(np.array([j or 0 for _, j in rows], np.int64), np.array([j is None for _, j in rows])),
+    }
+    batch = ColumnBatch([None] * len(rows), StructColumn(columns, dict), np.arange(len(rows)), np.arange(len(rows)))
+    scope = scope_of({"i": int, "j": int | None})
+    used["made" if isinstance(Vectors(expression, scope).column(batch), DecimalColumn) else "by value"] += 1
+    check(expression, scope, [{"i": i, "j": j} for i, j in rows], batch)
+
+
 def test_both_ways_were_taken(used: Counter[str]) -> None:
     assert used["compared"] > 100, used
+    assert used["made"] > 100, used
+
+
+@pytest.mark.parametrize(
+    ("constant", "made"),
+    [("0.908", True), ("-0.5", False), ("-0", False), ("1E+3", False), ("1E-18", True), ("1.50", True)],
+)
+def test_a_zero_keeps_its_sign_and_a_constant_its_places(constant: str, made: bool) -> None:
+    columns = {"i": NumberColumn(np.array([0, 1, 12], np.int64))}
+    batch = ColumnBatch([None] * 3, StructColumn(columns, dict), np.arange(3), np.arange(3))
+    expression = f.col("i") * decimal.Decimal(constant)
+    found = Vectors(expression, scope_of({"i": int})).column(batch)
+    assert isinstance(found, DecimalColumn) is made
+    assert found is not None
+    assert list(map(str, found.to_list())) == [str(i * decimal.Decimal(constant)) for i in (0, 1, 12)]
 
 
 @pytest.mark.parametrize("j", [1 << 61, (1 << 61) // 1000, 9_007_199_254_740_993, -(1 << 60), 7])

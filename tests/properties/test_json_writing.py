@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 
 from penstock.state.errors import SerdeError
 from penstock.state.serdes.serde import JSON, Serde, finite
+from penstock.topologies.columnar.decimal_columns import DecimalColumn
 from penstock.topologies.columnar.json_writing import DictOf, encoder_of, written_json
 from penstock.topologies.operator_api.columns import BytesColumn, CodedColumn, Column, NumberColumn, StructColumn
 
@@ -87,9 +88,11 @@ NAMES = st.sampled_from(["a", "b", "n", "50%", "%s", 'q"', "é", "", "\n", "a b"
 @st.composite
 def columns(draw: st.DrawFn, rows: int, depth: int = 1) -> Column:
     """A field: coded, with values that nobody uses; an array, with nulls; or records again."""
-    kind = draw(st.integers(0, 5 if depth else 4))
-    if kind == 5:
+    kind = draw(st.integers(0, 6 if depth else 5))
+    if kind == 6:
         return draw(records(rows, depth - 1))
+    if kind == 5:
+        return draw(decimals(rows))
     if kind == 4:
         return BytesColumn.of(draw(st.lists(st.none() | st.binary(max_size=3), min_size=rows, max_size=rows)))
     if kind < 2:
@@ -104,6 +107,24 @@ def columns(draw: st.DrawFn, rows: int, depth: int = 1) -> Column:
     array = np.array(draw(st.lists(drawn, min_size=rows, max_size=rows)), dtype)
     nulls = np.array(draw(st.lists(st.booleans(), min_size=rows, max_size=rows)), np.bool_)
     return NumberColumn(array, nulls if draw(st.booleans()) else None)
+
+
+@st.composite
+def decimals(draw: st.DrawFn, rows: int) -> DecimalColumn:
+    """Decimals, some of which stand in an exponent's place or are null, or parts of such a column."""
+    number = st.integers(-(2**63), 2**63 - 1) | st.integers(-1_000, 1_000)
+    unscaled = np.array(draw(st.lists(number, min_size=2 * rows, max_size=2 * rows)), np.int64)
+    nulls = np.array(draw(st.lists(st.booleans(), min_size=2 * rows, max_size=2 * rows)), np.bool_)
+    whole = DecimalColumn(unscaled, draw(st.integers(0, 9)), nulls if draw(st.booleans()) else None)
+    way = draw(st.integers(0, 2))
+    if way == 0:
+        return whole.slice(rows, 2 * rows)
+    if way == 1:
+        return whole.take(np.arange(0, 2 * rows, 2))
+    half = rows // 2
+    joined = whole.slice(0, half).followed_by([whole.slice(2 * half, rows + half)])
+    assert joined is not None
+    return joined
 
 
 @st.composite

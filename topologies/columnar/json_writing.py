@@ -15,16 +15,19 @@ from typing import Any
 import msgspec
 import numpy as np
 import orjson
+from numpy.typing import NDArray
 
 from penstock.state.native import compiled
 from penstock.state.serdes.serde import STRING, Serde, check_finite
+from penstock.topologies.columnar.decimal_columns import PLAIN_SCALE_MAX, DecimalColumn, quoted_by
 from penstock.topologies.columnar.encoded_columns import EncodedColumn, WrittenColumn, decoded
 from penstock.topologies.columnar.text_columns import TextColumn
-from penstock.topologies.operator_api.columns import BytesColumn, CodedColumn, Column, NumberColumn, StructColumn
+from penstock.topologies.operator_api.columns import BytesColumn, CodedColumn, Column, Mask, NumberColumn, StructColumn
 
 Encode = Callable[[Any], bytes]
 _MSGSPEC = msgspec.json.Encoder()
 _TEXTS = frozenset({str, type(None)})
+_SEEN = 16
 
 
 class DictOf:
@@ -143,8 +146,11 @@ def _packed(column: StructColumn, encode: Encode) -> BytesColumn | None:
 def _part(column: Column, encode: Encode) -> tuple[Any, ...]:
     """A field in the format of ``penstock_native.write_records``."""
     if isinstance(column, NumberColumn) and column.array.dtype == np.int64:
-        nulls = None if column.nulls is None else np.ascontiguousarray(column.nulls).view(np.uint8)
-        return np.ascontiguousarray(column.array), nulls
+        return np.ascontiguousarray(column.array), _flags(column.nulls)
+    if isinstance(column, DecimalColumn) and column.scale <= PLAIN_SCALE_MAX:
+        quoted = quoted_by(encode)
+        if quoted is not None:
+            return np.ascontiguousarray(column.unscaled), _flags(column.nulls), column.scale, quoted
     if isinstance(column, EncodedColumn) and column.serde == STRING:
         return *column.raw.raw(), True
     if isinstance(column, (WrittenColumn, TextColumn)) and writes_typed(encode):
@@ -155,12 +161,21 @@ def _part(column: Column, encode: Encode) -> tuple[Any, ...]:
             return (whole if isinstance(whole, BytesColumn) else BytesColumn.of(_listed(whole))).raw()
     if isinstance(column, CodedColumn):
         codes = np.ascontiguousarray(column.codes)
-        if _TEXTS.issuperset(map(type, column.values)):
+        if _TEXTS.issuperset(map(type, _some(column.values))):
             return codes, column.values, True
         distinct = column.compact() if len(column.values) > len(column) else column
         return np.ascontiguousarray(distinct.codes), _each(distinct.values, encode), False
     texts = _each(column.to_list(), encode)
     return np.arange(len(texts), dtype=np.int32), texts, False
+
+
+def _some(values: list[Any]) -> list[Any]:
+    """A few of the values. The compiled part refuses others than texts; then the encoder writes all of them."""
+    return values[:: len(values) // _SEEN + 1]
+
+
+def _flags(nulls: Mask | None) -> NDArray[np.uint8] | None:
+    return None if nulls is None else np.ascontiguousarray(nulls).view(np.uint8)
 
 
 def _escaped(part: tuple[Any, ...], encode: Encode) -> tuple[Any, ...]:

@@ -1,8 +1,9 @@
 """Decimals that are made of whole numbers and constants, as scaled whole numbers: no decimal is built for a row to compare
-it.
+it, or to write it.
 
 Exact, or ``None``: a value is below 2**62 in its scale, so it has at most 19 of the 38 digits that decimals keep, and its
-sums, differences and products are those of the row interpreter (``numbers``). Its digits are not kept: 1 and 1.0 are one.
+sums, differences and products are those of the row interpreter (``numbers``). To compare them their digits are not kept: 1
+and 1.0 are one. As results they are, by ``Digits``.
 """
 
 from __future__ import annotations
@@ -23,11 +24,12 @@ _SCALE_MAX = 18
 
 
 class Fixed(NamedTuple):
-    """Numbers ``vec / 10**scale``. ``most``: none is further from 0 in this scale."""
+    """Numbers ``vec / 10**scale``. ``most``: none is further from 0 in this scale. ``minus_zero``: a 0 may stand for -0."""
 
     vec: k.Vec
     scale: int
     most: int
+    minus_zero: bool = False
 
 
 def compared_decimals(e: Binary, types: Inference, frame: F, vec_of: Callable[[Expression, F], k.Vec]) -> k.Vec | None:
@@ -38,6 +40,30 @@ def compared_decimals(e: Binary, types: Inference, frame: F, vec_of: Callable[[E
     a = _fixed(e.left, types, frame, vec_of)
     b = None if a is None else _fixed(e.right, types, frame, vec_of)
     return None if a is None or b is None else compared(e.op, a, b)
+
+
+def computed_decimals(
+    e: Expression, types: Inference, frame: F, vec_of: Callable[[Expression, F], k.Vec]
+) -> Fixed | None:
+    """The decimals that an expression yields, with the places that the row interpreter gives them: ``scale``. ``None``: it
+    yields others, or they cannot be found so."""
+    if types.of(e).kind != "decimal" or not _has_places(e):
+        return None
+    found = _fixed(e, types, frame, vec_of)
+    return None if found is None or found.minus_zero else found
+
+
+def _has_places(e: Expression) -> bool:
+    """Whether its scale says which places each result has: all but constants such as ``1E+3``, and ``-0``."""
+    match e:
+        case Alias(of, _):
+            return _has_places(of)
+        case Binary(("+" | "-" | "*"), left, right):
+            return _has_places(left) and _has_places(right)
+        case Literal(decimal.Decimal() as value, _):
+            exponent = value.as_tuple().exponent
+            return isinstance(exponent, int) and exponent <= 0 and not (value.is_signed() and not value)
+    return True
 
 
 def _fixed(part: Expression, types: Inference, frame: F, vec_of: Callable[[Expression, F], k.Vec]) -> Fixed | None:
@@ -94,7 +120,14 @@ def arithmetic(op: str, a: Fixed, b: Fixed) -> Fixed | None:
         most = a.most + b.most
     if scale > _SCALE_MAX or most >= _BOUND:
         return None
-    return Fixed(k.arithmetic(op, a.vec, b.vec), scale, most)
+    vec = k.arithmetic(op, a.vec, b.vec)
+    signed = op == "*" and (_any_below_zero(a) or _any_below_zero(b)) and not np.asarray(vec.array).all()
+    return Fixed(vec, scale, most, signed or a.minus_zero or b.minus_zero)
+
+
+def _any_below_zero(a: Fixed) -> bool:
+    array = np.asarray(a.vec.array)
+    return array.size > 0 and int(array.min()) < 0
 
 
 def compared(op: str, a: Fixed, b: Fixed) -> k.Vec | None:
@@ -112,4 +145,5 @@ def _scaled(a: Fixed, scale: int) -> Fixed | None:
     if a.most * factor >= _BOUND:
         return None
     vec = a.vec
-    return Fixed(k.Vec(np.asarray(vec.array * factor), vec.nulls, vec.errors), scale, a.most * factor)
+    scaled = k.Vec(np.asarray(vec.array * factor), vec.nulls, vec.errors)
+    return Fixed(scaled, scale, a.most * factor, a.minus_zero)

@@ -16,6 +16,8 @@ from penstock.topologies.expressions.types import DataType
 from penstock.topologies.operator_api.batch import Batch
 from penstock.topologies.operator_api.columns import BytesColumn, CodedColumn, Column, Mask, NumberColumn, StructColumn
 
+_TEXTS = frozenset({str, type(None)})
+
 
 class Frame:
     """The columns of one batch, as expressions read them."""
@@ -24,6 +26,7 @@ class Frame:
         self._batch = batch
         self._columns: dict[Leaf, Column] = {}
         self._codes: dict[Leaf, k.Coded] = {}
+        self._texts: dict[Leaf, k.Coded | None] = {}
         value = batch.value_column
         self._struct = value if isinstance(value, StructColumn) else None
         self._key = batch.key_column if is_windowed(batch.key_column) else None
@@ -140,6 +143,36 @@ class Frame:
         if nulls is None and len(leaves) == 1 and leaves[0][0] == "value" and isinstance(leaves[0][1], str):
             return codes, len(rows), _of_one_field(leaves[0][1], rows)
         return codes, len(rows), (self._record(leaves, row) for row in rows)
+
+    def combine_to_more_than(self, most: int, leaves: tuple[Leaf, ...]) -> bool:
+        """Whether columns of distinct values, more than one, may have more combinations."""
+        if len(leaves) < 2:
+            return False
+        bound = 1
+        for leaf in leaves:
+            bound *= max(1, len(self._coding(leaf).values))
+        return min(bound, len(self._batch)) > most
+
+    def texts_alone(self, leaves: tuple[Leaf, ...]) -> k.Coded | None:
+        """The distinct texts of the only column that the leaves are, or null, if no record is; ``None``: of others."""
+        if len(leaves) != 1 or isinstance(leaves[0][1], tuple) or leaves[0][0] == "timestamp":
+            return None
+        leaf = leaves[0]
+        if leaf not in self._texts:
+            found = self._coding(leaf) if self._stands_alone(leaf) else None
+            if found is not None and len(found.values) > len(self._batch):
+                codes, rows = k.combined([found], len(self._batch))
+                found = k.Coded(codes, [value for (value,) in rows])
+            self._texts[leaf] = found if found is not None and _TEXTS.issuperset(map(type, found.values)) else None
+        return self._texts[leaf]
+
+    def _stands_alone(self, leaf: Leaf) -> bool:
+        """Whether a column of distinct values says all about it."""
+        which, name = leaf
+        within = self._struct if which == "value" else self._key
+        if (within is None) != (name is None) or (within is not None and within.nulls is not None):
+            return False
+        return isinstance(self.column(leaf), CodedColumn)
 
     def _coding(self, leaf: Leaf) -> k.Coded:
         found = self._codes.get(leaf)

@@ -71,11 +71,12 @@ class Vec:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Distinct:
-    """Values of any kind by their codes."""
+    """Values of any kind by their codes. ``shared``: they are known to be of types that rows may share."""
 
     codes: CodeArray
     values: list[Any]
     errors: Mask | None = None
+    shared: bool = False
 
     def vec(self) -> Vec:
         """As an array. Raises ``NoKernel`` unless all are numbers of one type, or booleans."""

@@ -23,7 +23,7 @@ NUMBERS: Final = frozenset({"length", *_PLACES})
 TEXTS: Final = frozenset({"replace", "split_part"})
 """Functions of a text that return texts."""
 _LOOK_EVERY: Final = 64
-_VARIED: Final = 4
+_VARIED: Final = 16
 
 
 class TextChoice:

@@ -17,7 +17,6 @@ interpreter.
 from __future__ import annotations
 
 import dataclasses
-import decimal
 from collections.abc import Callable
 from typing import Any
 
@@ -25,12 +24,13 @@ import numpy as np
 
 from penstock.state.serdes.serde import BYTES, STRING
 from penstock.topologies.columnar.column_parts import nulls_of
+from penstock.topologies.columnar.decimal_columns import DecimalColumn
 from penstock.topologies.columnar.encoded_columns import EncodedColumn
 from penstock.topologies.columnar.kernels import Coder
 from penstock.topologies.expressions import kernels as k
 from penstock.topologies.expressions.catalog import CATALOG
 from penstock.topologies.expressions.columns import RowReader
-from penstock.topologies.expressions.fixed_point import compared_decimals
+from penstock.topologies.expressions.fixed_point import compared_decimals, computed_decimals
 from penstock.topologies.expressions.frame import Frame
 from penstock.topologies.expressions.generated import ROW, generated
 from penstock.topologies.expressions.inference import ExpressionScope, Inference, constants_of
@@ -39,6 +39,7 @@ from penstock.topologies.expressions.readers import EXACT
 from penstock.topologies.expressions.row_function import ExpressionFunction
 from penstock.topologies.expressions.rows import compile_parts
 from penstock.topologies.expressions.text_kernels import NUMBERS, TEXTS, TextChoice, is_of_texts, of_number, of_texts
+from penstock.topologies.expressions.text_memo import SHARED, TextMemo
 from penstock.topologies.expressions.times import step_ms_of
 from penstock.topologies.expressions.tree import (
     COMPARISONS,
@@ -61,7 +62,8 @@ from penstock.topologies.operator_api.columns import BytesColumn, CodedColumn, C
 MANY = 500
 """For this number of values of a batch, a part is made into a generated function."""
 PRESENCE = ("is_null", "is_not_null")
-_SHARED = {str, bytes, bool, int, float, decimal.Decimal, type(None)}
+COMBINED_MAX = 1 << 11
+"""The most combinations of values that an expression is computed of as a whole. With more its parts are, if they can be."""
 
 
 class Vectors:
@@ -76,6 +78,9 @@ class Vectors:
         self._rows: dict[tuple[int, bool, bool], RowReader] = {}
         self._stepped: dict[int, tuple[int, Callable[[int], Any]] | None] = {}
         self._of_texts: dict[int, TextChoice] = {}
+        self._memos: dict[int, TextMemo] = {}
+        self._whole: set[int] = set()
+        """Parts that cannot be evaluated by their own parts."""
         self._coder = Coder()
 
     @classmethod
@@ -103,12 +108,14 @@ class Vectors:
                 return objects
             if absent is None and (undecoded := self._undecoded(frame)) is not None:
                 return undecoded
+            if (decimals := self._decimals(frame, len(batch), absent)) is not None:
+                return decimals
             found = self._sure(frame, absent)
         except k.Unsure:
             return None
         if isinstance(found, k.Distinct):
             # each row needs its own copy of a mutable value
-            if not set(map(type, found.values)) <= _SHARED:
+            if not found.shared and not SHARED.issuperset(map(type, found.values)):
                 return None
             return nulled(CodedColumn(found.codes, found.values), absent)
         if isinstance(found, k.EncodedTexts):
@@ -117,6 +124,20 @@ class Vectors:
         rows = len(batch)
         nulls = None if found.nulls is None or not found.nulls.any() else _in_full(found.nulls, rows)
         return nulled(NumberColumn(_in_full(found.array, rows), nulls), absent)
+
+    def _decimals(self, frame: Frame, rows: int, absent: Mask | None) -> DecimalColumn | None:
+        """The decimals that it yields, if they are made of columns of whole numbers."""
+        e = self._expression
+        if self._types.of(e).kind != "decimal" or all(map(frame.coded, self._leaves_of(e, frame))):
+            return None
+        try:
+            found = computed_decimals(e, self._types, frame, self._vec)
+        except k.NoKernel:
+            return None
+        if found is None or found.vec.failed(None if absent is None else ~absent):
+            return None
+        nulls = None if found.vec.nulls is None else _in_full(found.vec.nulls, rows)
+        return DecimalColumn(_in_full(np.asarray(found.vec.array), rows), found.scale, k.either(nulls, absent))
 
     def failing(self, batch: Batch, absent: Mask | None = None) -> Mask | None:
         """The rows on which it fails; ``None``: none, or unknown."""
@@ -139,12 +160,15 @@ class Vectors:
 
     def _part(self, e: Expression, frame: Frame) -> k.Operand:
         leaves = self._leaves_of(e, frame)
-        if all(frame.coded(leaf) for leaf in leaves) and not self._takes_texts(e, leaves, frame):
+        coded = all(frame.coded(leaf) for leaf in leaves) and not self._takes_texts(e, leaves, frame)
+        if coded and (id(e) in self._whole or not frame.combine_to_more_than(COMBINED_MAX, leaves)):
             return self._by_value(e, leaves, frame)
         try:
             found = self._kernel(e, frame)
         except k.NoKernel:
             found = None
+        if found is None and coded:
+            self._whole.add(id(e))
         return self._by_value(e, leaves, frame) if found is None else found
 
     def _takes_texts(self, e: Expression, leaves: tuple[Leaf, ...], frame: Frame) -> bool:
@@ -212,6 +236,8 @@ class Vectors:
             return stepped
         if e.function not in ("between", "is_in", "coalesce"):
             return None
+        if e.function == "coalesce" and self._types.of(e).kind == "string":
+            return self._coalesced_values(e, frame)
         args = [self._vec(a, frame) for a in e.args]
         if e.function == "between":
             return k.strictly(
@@ -254,6 +280,13 @@ class Vectors:
             raise k.NoKernel
         return chosen_values(branches, default)
 
+    def _coalesced_values(self, e: Call, frame: Frame) -> k.Distinct:
+        parts = [self._part(arg, frame) for arg in e.args]
+        values = [part for part in parts if isinstance(part, k.Distinct)]
+        if len(values) < len(parts):
+            raise k.NoKernel
+        return chosen_values([(k.inverse(v.null_test()), v) for v in values[:-1]], values[-1])
+
     def _vec(self, e: Expression, frame: Frame) -> k.Vec:
         return self._part(e, frame).vec()
 
@@ -267,6 +300,8 @@ class Vectors:
         leaf = self._leaf_of(e, frame)
         if leaf is not None and (same := self._as_read(e, leaf, frame)) is not None:
             return same
+        if (remembered := self._remembered(e, leaves, frame)) is not None:
+            return remembered
         codes, count, records = frame.records(leaves)
         if (choice := self._of_texts.get(id(e))) is not None:
             choice.saw(count, len(codes))
@@ -282,6 +317,32 @@ class Vectors:
                 wrong.append(True)
         errors = np.array(wrong, np.bool_)[codes] if any(wrong) else None
         return k.Distinct(codes, values, errors)
+
+    def _remembered(self, e: Expression, leaves: tuple[Leaf, ...], frame: Frame) -> k.Distinct | None:
+        """Results by the text that they depend on; ``None``: they depend on others, or texts hardly come again."""
+        found = frame.texts_alone(leaves)
+        if found is None:
+            return None
+        row = self._row(e, dicts=frame.of_fields, many=len(found.values) >= MANY)
+        ((which, name),) = leaves
+
+        def compute(text: str | None) -> Any:
+            held: Any = {name: text} if isinstance(name, str) else text
+            return row(held, None, 0, ()) if which == "key" else row(None, held, 0, ())
+
+        if (memo := self._memos.get(id(e))) is None:
+            memo = self._memos[id(e)] = TextMemo()
+        known = memo.results(found.values, compute)
+        if known is None:
+            return None
+        results, wrong = known
+        if (choice := self._of_texts.get(id(e))) is not None:
+            choice.saw(len(results), len(found.codes))
+        if not wrong:
+            return k.Distinct(found.codes, results, shared=memo.shared)
+        flags = np.zeros(len(results), np.bool_)
+        flags[wrong] = True
+        return k.Distinct(found.codes, results, flags[found.codes])
 
     def _row(self, e: Expression, *, dicts: bool, many: bool) -> RowReader:
         """The row interpreter of a part. ``dicts``: values are dicts of their fields, whatever their type. ``many``: as
@@ -306,7 +367,7 @@ class Vectors:
         if not seen <= {exact, type(None)}:
             return None
         if tp.nullable or type(None) not in seen:
-            return k.Distinct(column.codes, column.values)
+            return k.Distinct(column.codes, column.values, shared=exact in SHARED)
         if leaf[1] is None:
             return None
         missing = frame.missing(k.gathered([v is None for v in column.values], column.codes))

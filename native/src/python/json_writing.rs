@@ -5,7 +5,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyList, PyString, PyTuple};
 
 use super::buffers::{Held, large_bytes, rows_of, to_bytes};
-use crate::kernels::json::writing::{Part, all_plain, is_plain, write};
+use crate::kernels::json::writing::{PLACES_MAX, Part, all_plain, is_plain, write};
 
 /// A column as Python hands it over.
 #[derive(FromPyObject)]
@@ -16,11 +16,14 @@ enum Given<'py> {
     Coded(Held<i32>, Bound<'py, PyList>, bool),
     /// JSON: data, offsets, nulls.
     Raw(Held<u8>, Held<i64>, Option<Held<u8>>),
+    /// Decimals: numbers without their point, nulls, places behind the point, and whether they are quoted.
+    Decimals(Held<i64>, Option<Held<u8>>, u32, bool),
     /// Numbers and nulls.
     Ints(Held<i64>, Option<Held<u8>>),
 }
 
-/// The values that codes use. `None`: one that must be quoted needs more than quotes.
+/// The values that codes use. `None`: one of them is not a text, or must be quoted and needs more
+/// than quotes.
 fn used<'a>(codes: &[i32], values: &'a [Bound<'_, PyAny>], quoted: bool) -> PyResult<Option<Vec<Option<&'a [u8]>>>> {
     let mut texts: Vec<Option<&[u8]>> = vec![None; values.len()];
     let mut seen = vec![false; values.len()];
@@ -33,7 +36,7 @@ fn used<'a>(codes: &[i32], values: &'a [Bound<'_, PyAny>], quoted: bool) -> PyRe
         if quoted && values[code].is_none() {
             continue;
         }
-        let Ok(text) = values[code].cast::<PyString>() else { return Ok(None) };
+        let Ok(text) = values[code].cast_exact::<PyString>() else { return Ok(None) };
         let text = text.to_str()?.as_bytes();
         if quoted && !is_plain(text) {
             return Ok(None);
@@ -60,6 +63,14 @@ pub fn write_records<'py>(
     let mut parts = vec![];
     for (one, values) in given.iter().zip(&lists) {
         let part = match one {
+            Given::Decimals(numbers, nulls, places, quoted) => {
+                if *places > PLACES_MAX {
+                    let said =
+                        format!("decimals of {places} places may need an exponent; at most {PLACES_MAX} are written");
+                    return Err(PyValueError::new_err(said));
+                }
+                Part::Decimals(numbers.slice(), nulls.as_ref().map(Held::slice), *places, *quoted)
+            }
             Given::Ints(numbers, nulls) => Part::Ints(numbers.slice(), nulls.as_ref().map(Held::slice)),
             Given::Texts(data, offsets, nulls, quoted) => {
                 let rows = rows_of(data, offsets, nulls.as_ref())?;

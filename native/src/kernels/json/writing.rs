@@ -7,6 +7,8 @@ use crate::refused::{Refused, no_room, room_for};
 const NULL: &[u8] = b"null";
 /// Digits of the longest int64, its sign included.
 const INT_BYTES_MAX: usize = 20;
+/// The most decimal places that are written: with more, small numbers have an exponent.
+pub const PLACES_MAX: u32 = 6;
 /// The most that is reserved ahead.
 const AHEAD_BYTES_MAX: usize = 16 << 20;
 
@@ -14,6 +16,8 @@ const AHEAD_BYTES_MAX: usize = 16 << 20;
 pub enum Part<'a> {
     /// Numbers and nulls.
     Ints(&'a [i64], Option<&'a [u8]>),
+    /// Decimals: numbers without their point, nulls, how many places are behind the point, and whether they are quoted.
+    Decimals(&'a [i64], Option<&'a [u8]>, u32, bool),
     /// Codes, the texts that they stand for or that there is none, and whether texts must be quoted.
     Coded(&'a [i32], Vec<Option<&'a [u8]>>, bool),
     /// Texts that need no more than quotes.
@@ -36,7 +40,9 @@ impl Part<'_> {
     /// How many values it has; `None` where there are not as many null flags.
     fn len(&self) -> Option<usize> {
         match self {
-            Part::Ints(numbers, nulls) => nulls.is_none_or(|n| n.len() == numbers.len()).then_some(numbers.len()),
+            Part::Ints(numbers, nulls) | Part::Decimals(numbers, nulls, _, _) => {
+                nulls.is_none_or(|n| n.len() == numbers.len()).then_some(numbers.len())
+            }
             Part::Coded(codes, _, _) => Some(codes.len()),
             Part::Texts(rows) | Part::Raw(rows) => Some(rows.len()),
         }
@@ -46,6 +52,8 @@ impl Part<'_> {
     fn one_max(&self) -> usize {
         match self {
             Part::Ints(..) => INT_BYTES_MAX,
+            // the sign, a 0 and the point before the places, and quotes
+            Part::Decimals(..) => INT_BYTES_MAX + 4,
             Part::Coded(_, texts, _) => texts.iter().flatten().map(|text| text.len()).max().unwrap_or(0).max(2) + 2,
             Part::Texts(rows) | Part::Raw(rows) => rows.longest().max(NULL.len()) + 2,
         }
@@ -64,6 +72,16 @@ impl Part<'_> {
         match self {
             Part::Ints(_, Some(nulls)) if nulls[row] != 0 => out.extend_from_slice(NULL),
             Part::Ints(numbers, _) => write_int(numbers[row], out),
+            Part::Decimals(_, Some(nulls), _, _) if nulls[row] != 0 => out.extend_from_slice(NULL),
+            Part::Decimals(numbers, _, places, quoted) => {
+                if *quoted {
+                    out.push(b'"');
+                }
+                write_decimal(numbers[row], *places, out);
+                if *quoted {
+                    out.push(b'"');
+                }
+            }
             Part::Coded(codes, texts, quoted) => match texts[codes[row] as usize] {
                 Some(text) if *quoted => {
                     out.push(b'"');
@@ -87,22 +105,27 @@ impl Part<'_> {
 
 #[inline(always)]
 fn write_int(number: i64, out: &mut Vec<u8>) {
-    let mut digits = [0; INT_BYTES_MAX];
-    let mut at = INT_BYTES_MAX;
-    let mut rest = number.unsigned_abs();
-    loop {
-        at -= 1;
-        digits[at] = b'0' + (rest % 10) as u8;
-        rest /= 10;
-        if rest == 0 {
-            break;
-        }
+    out.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
+}
+
+/// The number with a point before its last `places` digits, at most `PLACES_MAX` of them.
+#[inline(always)]
+fn write_decimal(number: i64, places: u32, out: &mut Vec<u8>) {
+    if places == 0 {
+        return write_int(number, out);
     }
     if number < 0 {
-        at -= 1;
-        digits[at] = b'-';
+        out.push(b'-');
     }
-    out.extend_from_slice(&digits[at..]);
+    let one = 10u64.pow(places);
+    let (whole, mut behind) = (number.unsigned_abs() / one, number.unsigned_abs() % one);
+    out.extend_from_slice(itoa::Buffer::new().format(whole).as_bytes());
+    let mut digits = [b'.'; PLACES_MAX as usize + 1];
+    for digit in digits[1..=places as usize].iter_mut().rev() {
+        *digit = b'0' + (behind % 10) as u8;
+        behind /= 10;
+    }
+    out.extend_from_slice(&digits[..=places as usize]);
 }
 
 /// `befores[i]` and the value of `parts[i]`, for each of them, and a closing brace, for each of `count` rows: the data and
@@ -183,6 +206,21 @@ mod tests {
             write_int(number, &mut out);
             assert_eq!(out, number.to_string().into_bytes());
         }
+    }
+
+    #[test]
+    fn decimals_have_all_their_places() {
+        let parts = [
+            Part::Decimals(&[0, -5, 12_340, i64::MIN], Some(&[0, 0, 0, 0]), 3, true),
+            Part::Decimals(&[7, 0, -1_000_000, i64::MAX], Some(&[0, 1, 0, 0]), 6, false),
+            Part::Decimals(&[1, -2, 0, 4], None, 0, true),
+        ];
+        let (data, ends) = write(&befores(&["[", ",", ","]), &parts, 4).unwrap();
+        let row = |i: usize| std::str::from_utf8(&data[ends[i] as usize..ends[i + 1] as usize]).unwrap();
+        assert_eq!(row(0), r#"["0.000",0.000007,"1"}"#);
+        assert_eq!(row(1), r#"["-0.005",null,"-2"}"#);
+        assert_eq!(row(2), r#"["12.340",-1.000000,"0"}"#);
+        assert_eq!(row(3), r#"["-9223372036854775.808",9223372036854.775807,"4"}"#);
     }
 
     #[test]

@@ -286,7 +286,7 @@ class SessionCounts:
         before the next batch are not among what that closes."""
 
     def take(
-        self, names: list[bytes], numbers: Any, times: Any, at: Any, levels: Any, moved_by_records: bool
+        self, names: list[bytes], numbers: Any, times: Any, counts: Any, at: Any, levels: Any, moved_by_records: bool
     ) -> tuple[bytes, bytes, bytes, bytes, bytes, bytes, bytes, bytes]:
         """Count records, whose keys are all here: int64 numbers of their names, times, and positions (see ``Timeline``).
         Returns the int64 indices of those that are late, and what closes as int64 positions, ends, starts, last times and

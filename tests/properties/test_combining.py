@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import orjson
 import pytest
 
@@ -28,7 +29,18 @@ from penstock.topologies.dsl.ktable import KTable
 from penstock.topologies.graph.topology import Topology
 from penstock.topologies.operator_api.watermark_strategies import bounded_out_of_orderness
 from penstock.topologies.operators.aggregates.combine import CombineOperator, CombineSpec, WatermarkCombineOperator
-from penstock.topologies.windows import CalendarWindows, UnlimitedWindows, Windows, global_window, hopping, tumbling
+from penstock.topologies.operators.aggregates.partial_aggregates import SessionPartials, Taken
+from penstock.topologies.windows import (
+    CalendarWindows,
+    SessionWindows,
+    SpanWindows,
+    UnlimitedWindows,
+    Windows,
+    global_window,
+    hopping,
+    session,
+    tumbling,
+)
 from tests.properties.oracle import Input
 from tests.properties.running import Runner, chunk_of
 
@@ -168,6 +180,8 @@ def run(trial: Trial, size: int, *, combine: bool, ways: int | None = None, colu
                 driver.restart(restore=size == 7)
             else:
                 assert isinstance(step, tuple)
+                if trial.windows is not None and trial.windows.time == "processing":
+                    driver.advance_wall_time(len(step[1]) % 13)
                 driver.pipe_all("in", step[1], partition=step[0])
         driver.restart()
         rows = [
@@ -189,6 +203,85 @@ def test_one_task_answers_as_without_combining(seed: int) -> None:
     for size in SIZES:
         assert run(trial, size, combine=True) == expected, (trial, size)
     assert run(trial, 10_000, combine=True, columns=True) == expected, trial
+
+
+def random_session_trial(rng: random.Random, partitions: int) -> Trial:
+    """Counts over sessions that the watermark closes, of one gap each."""
+    trial = random_trial(rng, partitions)
+    while trial.delay_ms is None or isinstance(trial.windows, CalendarWindows):
+        trial = random_trial(rng, partitions)
+    windows = SessionWindows(
+        gap_ms=rng.choice((1, 3, 10, 40)),
+        grace_ms=rng.choice((0, 0, 3, 25)),
+        bounds=rng.choice(("records", "gap")),
+        touching=rng.random() < 0.5,
+    )
+    emission = rng.choice(("per_commit", "on_close"))
+    return dataclasses.replace(
+        trial, fold="count", windows=windows, emission=emission, olds=trial.olds and emission == "per_commit"
+    )
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_sessions_answer_as_without_combining(seed: int) -> None:
+    """What is late is the same, too."""
+    trial = random_session_trial(random.Random(4000 + seed), 1)
+    assert any(isinstance(s, CombineSpec) for s in topology(trial, combine=True).operators.values())
+    expected = run(trial, 10_000, combine=False)
+    for size in SIZES:
+        assert run(trial, size, combine=True) == expected, (trial, size)
+    for size in (7, 10_000):
+        assert run(trial, size, combine=True, columns=True) == expected, (trial, size)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_sessions_of_several_tasks_and_of_split_keys_answer_as_without_combining(seed: int) -> None:
+    """Nothing is late here."""
+    trial = random_session_trial(random.Random(5000 + seed), 3)
+    expected = run(trial, 10_000, combine=False)
+    for size in SIZES:
+        assert run(trial, size, combine=True) == expected, (trial, size)
+        assert run(trial, size, combine=True, ways=3) == expected, (trial, size)
+
+
+def clocked(rng: random.Random) -> Trial:
+    """Windows by the clock, which moves before each step."""
+    trial = random_trial(rng, 1)
+    size = rng.choice((5, 10, 30))
+    windows = rng.choice(
+        (tumbling(size, time="processing"), hopping(size, 5, time="processing"), session(size, time="processing"))
+    )
+    folds = [fold for fold in FOLDS if fold != "refusing"] if isinstance(windows, SpanWindows) else ["count"]
+    emission = rng.choice(("per_commit", "on_close"))
+    olds = trial.olds and emission == "per_commit"
+    return dataclasses.replace(trial, fold=rng.choice(folds), windows=windows, emission=emission, olds=olds)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_windows_by_the_clock_answer_as_without_combining(seed: int) -> None:
+    trial = clocked(random.Random(6000 + seed))
+    assert any(isinstance(s, CombineSpec) for s in topology(trial, combine=True).operators.values())
+    expected = run(trial, 10_000, combine=False)
+    for size in SIZES:
+        assert run(trial, size, combine=True) == expected, (trial, size)
+    assert run(trial, 10_000, combine=True, columns=True) == expected, trial
+
+
+@pytest.mark.parametrize("lost", ["the first", "the last", "marks"])
+def test_sessions_of_fewer_records_are_caught(monkeypatch: pytest.MonkeyPatch, lost: str) -> None:
+    trials = [random_session_trial(random.Random(4000 + seed), 1) for seed in range(20)]
+    plain = SessionPartials.taken
+
+    def fewer(self: SessionPartials) -> Taken:
+        keys, counts, times = plain(self)
+        at = times.max(initial=0) if lost == "the first" else times.min(initial=0)
+        return Taken(keys, counts, np.full(len(times), at, np.int64))
+
+    if lost == "marks":
+        monkeypatch.setattr(WatermarkCombineOperator, "_due", lambda self, place, limit_ms: False)
+    else:
+        monkeypatch.setattr(SessionPartials, "taken", fewer)
+    assert _differing(trials) > 0
 
 
 @pytest.mark.parametrize("seed", range(25))

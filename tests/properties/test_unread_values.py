@@ -206,7 +206,7 @@ def by_function(stream: Any) -> None:
 
 def two_readers(stream: Any) -> None:
     grouped = by_page(stream)
-    grouped.windowed_by(SESSIONS).count(emission="on_close", name="a").to_stream().to("out")
+    grouped.windowed_by(SESSIONS).count(emission="on_close", combine=False, name="a").to_stream().to("out")
     grouped.windowed_by(SESSIONS).agg(n=col("n").sum(), emission="on_close", name="b").to_stream().to("sums")
 
 
@@ -221,7 +221,7 @@ def in_windows(stream: Any) -> None:
 
 def mapped(stream: Any) -> None:
     again = stream.select_key(col("page")).repartition().filter_values(col("n") > 3)
-    again.group_by_key().windowed_by(SESSIONS).count(emission="on_close").to_stream().to("out")
+    again.group_by_key().windowed_by(SESSIONS).count(emission="on_close", combine=False).to_stream().to("out")
 
 
 @pytest.mark.parametrize("counted", [late, by_gap, by_function, two_readers, aggregated, in_windows, mapped])
@@ -233,6 +233,6 @@ def test_two_counts_of_one_topic_need_no_value() -> None:
     def twice(stream: Any) -> None:
         grouped = by_page(stream)
         for name in ("a", "b"):
-            grouped.windowed_by(SESSIONS).count(emission="on_close", name=name).to_stream().to(name)
+            grouped.windowed_by(SESSIONS).count(emission="on_close", combine=False, name=name).to_stream().to(name)
 
     assert values_sent(built(twice)) == {"presence", "bytes"}

@@ -43,9 +43,10 @@ class KGroupedStream(Generic[K, V]):
 
     ``combine`` (records that go through a repartition topic): send partial aggregates instead of records, once per key,
     window and commit. ``None``: combine if emission is ``per_commit`` or ``on_close``, the merge is exact (counts, ready
-    aggregates that declare it, ``merge=``), and windows are closed by a watermark (or, ``per_commit``, have a grace of 10 s
-    or more). Stores and last results are the same; intermediate results are fewer. Partials go through a topic of their
-    own: while it holds unread records, a worker refuses to start with ``combine`` switched on or off.
+    aggregates that declare it, ``merge=``), and windows are closed by a watermark or by the clock (or, ``per_commit``, have
+    a grace of 10 s or more). Of sessions only counts are combined; they and windows in processing time batch by batch.
+    Stores and last results are the same; intermediate results are fewer. Partials go through a topic of their own: while
+    it holds unread records, a worker refuses to start with ``combine`` switched on or off.
     """
 
     def __init__(self, grouping: Grouping, ttl_ms: int | None = None) -> None:

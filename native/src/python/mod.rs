@@ -31,7 +31,7 @@ mod words;
 mod writer;
 
 /// Changes with every change of a signature: a module that was built from other sources is not used.
-const INTERFACE: u32 = 26;
+const INTERFACE: u32 = 27;
 
 impl From<Refused> for PyErr {
     fn from(refused: Refused) -> PyErr {

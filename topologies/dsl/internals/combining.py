@@ -17,7 +17,7 @@ from penstock.topologies.operator_api.internal_names import REPARTITION
 from penstock.topologies.operators.aggregates.combine import CombineSpec
 from penstock.topologies.operators.aggregates.fold import Aggregation, Fold, FoldApart
 from penstock.topologies.operators.records.source_sink import SourceSpec, Split
-from penstock.topologies.windows import SpanWindows
+from penstock.topologies.windows import SessionWindows, SpanWindows
 
 LEAST_GRACE_MS: Final = 10_000
 """From this grace on, windows that stream time closes are combined by default. With combining, tasks that write one
@@ -124,10 +124,10 @@ def _obstacle(flow: Flow, request: Aggregation, merge: Callable[[Any, Any], Any]
         return "late=True needs the original records"
     if request.ttl_ms is not None:
         return "a ttl depends on the time of every record"
+    if isinstance(windows, SessionWindows):
+        return _obstacle_of_sessions(windows, request)
     if windows is not None and not windows.ordered:
         return f"{windows.describe()} do not follow from the timestamp alone"
-    if windows is not None and windows.time == "processing":
-        return "windows in processing time depend on when each record arrives"
     if getattr(windows, "before_epoch", False):
         return "windows that start before 1970 are kept record by record"
     if isinstance(flow.key, WindowedSerde):
@@ -135,9 +135,24 @@ def _obstacle(flow: Flow, request: Aggregation, merge: Callable[[Any, Any], Any]
     return None
 
 
+def _obstacle_of_sessions(windows: SessionWindows, request: Aggregation) -> str | None:
+    """Return why records of sessions cannot be combined."""
+    if windows.gap_fn is not None or windows.gap_ms == 0:
+        return f"{windows.describe()} do not follow from the timestamp alone"
+    if not request.fold.counts:
+        return "sessions of other aggregates than counts are kept record by record"
+    if not request.by_watermark and windows.time == "event":
+        return (
+            "which records sessions reach would depend on how tasks interleave (give the source a watermark strategy)"
+        )
+    return None
+
+
 def _by_default(request: Aggregation, *, combines: bool) -> bool:
     """Whether an aggregation is combined by default."""
     windows = request.windows
+    if _by_the_clock(request):
+        return combines
     if request.emission == "on_close":
         return combines and request.by_watermark
     if request.emission != "per_commit" or not combines:
@@ -145,12 +160,19 @@ def _by_default(request: Aggregation, *, combines: bool) -> bool:
     return windows is None or request.by_watermark or windows.horizon_ms is None or windows.grace_ms >= LEAST_GRACE_MS
 
 
+def _by_the_clock(request: Aggregation) -> bool:
+    """Whether its windows are those of the moment at which it takes a record."""
+    return request.windows is not None and request.windows.time == "processing"
+
+
 def _combined(
     grouping: Grouping, flow: Flow, request: Aggregation, merge: Callable[[Any, Any], Any]
 ) -> tuple[Flow, Aggregation]:
     """Wire the combining operator after a flow of records, and the topic of partials."""
     wiring = flow.wiring
-    assert request.windows is None or isinstance(request.windows, SpanWindows)
+    windows, by_the_clock = request.windows, _by_the_clock(request)
+    gap_ms = windows.gap_ms if isinstance(windows, SessionWindows) and not by_the_clock else None
+    assert windows is None or isinstance(windows, SpanWindows | SessionWindows)
     topic = f"{request.name}-partials{REPARTITION}"
     spec = CombineSpec(
         topic=topic,
@@ -158,8 +180,10 @@ def _combined(
         key_serde=flow.key,
         record_serde=flow.value,
         partial_serde=request.value,
-        windows=request.windows,
+        windows=windows if isinstance(windows, SpanWindows) and not by_the_clock else None,
         by_watermark=request.by_watermark,
+        at_once=by_the_clock or gap_ms is not None,
+        gap_ms=gap_ms,
     )
     wiring.add(f"{request.name}-combine", spec, flow)
     partials = dataclasses.replace(

@@ -17,6 +17,14 @@ not overtake them. The reader of the topic then gets the records in an order tha
 If a user function refuses a record, under a policy that skips it, the reader of the topic does not see it,
 not even as a moment of stream time.
 
+Windows in processing time are those of the moment at which the aggregation takes a record. So nothing is held for them
+beyond the batch whose records they are, and these count in one window, as records of one batch do.
+
+Sessions depend on the times of their records alone. Those of a key that lie within one gap from each other are in one
+session, and its bounds follow from the first and the last one, so two partials are sent, with these times. They are sent
+with their batch, and before a watermark that leaves only records behind one of theirs: up to then each session that they
+reach is open, also one that ends where they begin, and the order among them shows nowhere.
+
 Between tasks that write one topic nothing is ordered, with or without combining; but with combining a task may be up
 to a commit interval behind another one.
 """
@@ -53,6 +61,7 @@ from penstock.topologies.operators.aggregates.folds.kept import keeping_mode
 from penstock.topologies.operators.aggregates.partial_aggregates import (
     CountPartials,
     PartialAggregates,
+    SessionPartials,
     SpanPartials,
     count_partials,
 )
@@ -60,7 +69,7 @@ from penstock.topologies.operators.aggregates.tallied_partials import partials_o
 from penstock.topologies.operators.base.row_functions import serialize_keys, without_nulls
 from penstock.topologies.operators.columnar.grouping import entries_of
 from penstock.topologies.operators.columnar.input_modes import counting_mode, folding_mode, why_rows
-from penstock.topologies.windows import ALL_TIME, END_OF_TIME_MS, SpanWindows, WindowSpan
+from penstock.topologies.windows import ALL_TIME, END_OF_TIME_MS, SpanWindows, WindowSpan, tumbling
 
 HELD_MAX: Final = 100_000
 """The most partials that are held, so that many keys need no more memory than few."""
@@ -71,7 +80,8 @@ FOLDED_MAX: Final = 200_000
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class CombineSpec(OperatorSpec):
     """Sends partials of ``fold`` to ``topic`` instead of records. ``windows``: those of the aggregation, if any;
-    ``by_watermark``: the watermark closes them, else stream time. Serdes: of keys, of records, of partials.
+    ``by_watermark``: the watermark closes them, else stream time. ``at_once``: after each batch. ``gap_ms``: of the
+    sessions that records are in. Serdes: of keys, of records, of partials.
 
     Keys are sent as they are if ``keeps_keys``, else as their bytes.
     """
@@ -83,6 +93,8 @@ class CombineSpec(OperatorSpec):
     partial_serde: Serde[Any]
     windows: SpanWindows | None = None
     by_watermark: bool = False
+    at_once: bool = False
+    gap_ms: int | None = None
     emission: Emission | None = "per_commit"
     emits: Emits = "insert"
 
@@ -108,6 +120,8 @@ class CombineSpec(OperatorSpec):
 
     def details(self) -> dict[str, Any]:
         """The span that distinguishes partials, besides the key."""
+        if self.gap_ms is not None:
+            return {"gap_ms": self.gap_ms}
         return {} if self.windows is None else {"window": self.windows.describe()}
 
 
@@ -119,16 +133,22 @@ class CombineOperator(Operator):
         self._key_serde = spec.key_serde
         self._keeps_keys = spec.keeps_keys
         sent = spec.key_serde if spec.keeps_keys else BYTES
-        self._partials: PartialAggregates = (
-            count_partials(sent)
-            if spec.fold.counts
-            else partials_of(ctx, spec.fold, spec.record_serde, spec.partial_serde, keys=spec.key_serde, sent=sent)
-        )
-        self._span_of = (lambda ts: ALL_TIME) if spec.windows is None else spec.windows.same_windows
+        self._partials: PartialAggregates
+        if spec.gap_ms is not None:
+            self._partials = SessionPartials(sent)
+        elif spec.fold.counts:
+            self._partials = count_partials(sent)
+        else:
+            self._partials = partials_of(
+                ctx, spec.fold, spec.record_serde, spec.partial_serde, keys=spec.key_serde, sent=sent
+            )
+        spans = spec.windows if spec.gap_ms is None else tumbling(spec.gap_ms, grace=0)
+        self._span_of = (lambda ts: ALL_TIME) if spans is None else spans.same_windows
         self._span = WindowSpan(0, 0, END_OF_TIME_MS)
         self.limit_ms = END_OF_TIME_MS
         """The time that closes the first window of what is held."""
         self._closed_by_records = not spec.by_watermark
+        self._at_once = spec.at_once
 
     # -- records -------------------------------------------------------------------------------------------------
 
@@ -142,7 +162,7 @@ class CombineOperator(Operator):
             assert isinstance(usable, ColumnBatch)
         taken = self.take_columns(usable) if len(usable) else 0
         if taken:
-            self._send_if_full(int(usable.orders[taken - 1]))
+            self._send_if_due(int(usable.orders[taken - 1]))
         return None if taken == len(usable) else usable.slice(taken, len(usable))
 
     def process(self, port: int, batch: Batch) -> None:
@@ -151,10 +171,10 @@ class CombineOperator(Operator):
         if not keys:
             return
         self.take(keys, batch)
-        self._send_if_full(batch.order[-1])
+        self._send_if_due(batch.order[-1])
 
-    def _send_if_full(self, order: int) -> None:
-        if self._partials.held > HELD_MAX or self._partials.folded > FOLDED_MAX:
+    def _send_if_due(self, order: int) -> None:
+        if self._at_once or self._partials.held > HELD_MAX or self._partials.folded > FOLDED_MAX:
             self.send(order)
 
     def take_columns(self, batch: ColumnBatch) -> int:
@@ -271,6 +291,8 @@ class WatermarkCombineOperator(CombineOperator):
     def __init__(self, ctx: OperatorContext, spec: CombineSpec) -> None:
         super().__init__(ctx, spec)
         self._windows = spec.windows
+        self._past_ms = 1 if spec.gap_ms is None else 0
+        """Without windows, by how much T must have come past a record for partials to be sent before."""
         self._place = 0
         """The first place of the batch whose watermark was not seen yet."""
 
@@ -296,7 +318,7 @@ class WatermarkCombineOperator(CombineOperator):
     def _add_columns(self, batch: ColumnBatch, spans: Spans) -> bool:
         added = super()._add_columns(batch, spans)
         if added and self._windows is None and len(batch):
-            self.limit_ms = min(self.limit_ms, int(batch.times.min()) + 1)
+            self.limit_ms = min(self.limit_ms, int(batch.times.min()) + self._past_ms)
         return added
 
     def take(self, keys: list[Any], batch: Batch) -> None:
@@ -316,13 +338,13 @@ class WatermarkCombineOperator(CombineOperator):
     def _take(self, keys: list[Any], batch: Batch) -> None:
         super().take(keys, batch)
         if self._windows is None:
-            self.limit_ms = min(self.limit_ms, _bounds(batch)[0] + 1)
+            self.limit_ms = min(self.limit_ms, _bounds(batch)[0] + self._past_ms)
 
     def _passed_at(self, ts: int) -> int:
         """The limit that a record of this timestamp, and any later one, leaves at least."""
         windows = self._windows
         # not the span's: where windows leave gaps, later records may be in a window that an earlier one is not in
-        return ts + 1 if windows is None else windows.end_of(windows.open_from(ts)) + windows.grace_ms
+        return ts + self._past_ms if windows is None else windows.end_of(windows.open_from(ts)) + windows.grace_ms
 
     def _due(self, place: int, limit_ms: int) -> bool:
         """Whether the places before this one would have to send what has this limit."""

@@ -26,6 +26,7 @@ from penstock.topologies.operator_api.operator import NO_TIME
 from penstock.topologies.operators.aggregates.column_combining import Spans
 from penstock.topologies.operators.columnar.distinct import ValueColumns
 from penstock.topologies.operators.columnar.grouping import Entries
+from penstock.topologies.windows import END_OF_TIME_MS
 
 _LEAST: Final = 64
 """Initial room for counts."""
@@ -46,8 +47,8 @@ class Taken(NamedTuple):
 class SpanPartials(NamedTuple):
     """Partials of a batch's records of one span, not held yet. ``span``: where it begins; ``keys``: distinct, in the order
     of their first records; ``partials``: numbers of records, or aggregates that have taken in what was held before;
-    ``latest``: the highest timestamp of each key's records; ``values``: those of distinct counts, if
-    they are not in the partials."""
+    ``latest``: the highest timestamp of each key's records; ``earliest``: the lowest one, for sessions; ``values``: those of
+    distinct counts, if they are not in the partials."""
 
     span: int
     keys: list[Any]
@@ -55,6 +56,7 @@ class SpanPartials(NamedTuple):
     latest: Ints
     records: int
     values: ValueColumns | None = None
+    earliest: Ints | None = None
 
 
 class PartialAggregates:
@@ -196,6 +198,64 @@ class TalliedPartials(CountPartials):
             NumberColumn(np.concatenate([np.frombuffer(counts, np.int64) for _, _, counts, _ in columns])),
             np.concatenate([np.frombuffer(times, np.int64) for *_, times in columns]),
         )
+
+
+class SessionPartials(CountPartials):
+    """Numbers of records as two partials for each key and span, no longer than a gap: one at the time of the first record,
+    and one for the last record, unless they have the same time."""
+
+    def __init__(self, serde: Serde[Any]) -> None:
+        super().__init__()
+        self._latest = count_partials(serde)
+        self._earliest = count_partials(serde)
+        """Holds times as what is left to the end of time, of which it keeps the highest."""
+
+    @property
+    def held(self) -> int:
+        return 2 * self._latest.held
+
+    def add(self, span: int, keys: list[Any], batch: Batch) -> None:
+        self._latest.add(span, keys, batch)
+        left = END_OF_TIME_MS - batch.times
+        self._earliest.add(span, keys, ColumnBatch(keys, batch.values, left, np.asarray(batch.order)))
+
+    def add_column(self, span: int, keys: Column | None, times: Ints) -> bool:
+        return self._latest.add_column(span, keys, times) and self._earliest.add_column(
+            span, keys, END_OF_TIME_MS - times
+        )
+
+    def of_columns(self, span: int, keys: list[Any], found: Entries, batch: ColumnBatch) -> SpanPartials | None:
+        made = super().of_columns(span, keys, found, batch)
+        return None if made is None else made._replace(earliest=found.latest(END_OF_TIME_MS - batch.times))
+
+    def put(self, made: SpanPartials) -> None:
+        assert made.earliest is not None
+        self._latest.put(made)
+        self._earliest.put(made._replace(latest=made.earliest))
+
+    def taken(self) -> Taken:
+        latest, earliest = self._latest.taken(), self._earliest.taken()
+        if not len(latest.times):
+            return latest
+        counts = latest.partials
+        assert isinstance(counts, NumberColumn)
+        first = END_OF_TIME_MS - earliest.times
+        two = first < latest.times
+        places = np.flatnonzero(two)
+        return Taken(
+            _repeated(latest.keys, places),
+            NumberColumn(np.concatenate([counts.array - two, np.ones(len(places), np.int64)])),
+            np.concatenate([first, latest.times[places]]),
+        )
+
+
+def _repeated(keys: list[Any] | Column, places: Places) -> list[Any] | Column:
+    """The keys, and those at these places again."""
+    if isinstance(keys, list):
+        return keys + [keys[i] for i in places.tolist()]
+    whole = joined([keys, keys.take(places)])
+    assert whole is not None
+    return whole
 
 
 def count_partials(serde: Serde[Any]) -> CountPartials:

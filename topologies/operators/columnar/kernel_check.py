@@ -374,7 +374,7 @@ def _sessions() -> Any:
     counts = compiled.SessionCounts(*rules, 20)
     for name, some in stored.items():
         counts.hold(name, some)
-    late, *columns, closing, ends = counts.take(names, numbers, times, timeline.at, timeline.levels, True)
+    late, *columns, closing, ends = counts.take(names, numbers, times, 1 + numbers, timeline.at, timeline.levels, True)
     closing_keys = BytesColumn(closing, np.frombuffer(ends, np.int64)).to_list()
     listed = [np.frombuffer(column, np.int64).tolist() for column in columns]
     closed = list(zip(*listed, closing_keys, strict=True))
@@ -401,7 +401,7 @@ def _joined_sessions(
             before[-1].append(session := OpenSession(start, end, last, NOWHERE, closes_at))
             session.aggregate = count
     joining = SessionJoining(pieces, timeline, rules, before)
-    joining.count_records()
+    joining.count_records((1 + numbers)[pieces.rows].tolist())
     closed, gone, puts = [*joining.closed], [], []
     timers_gone: list[bytes] = []
     timers_set: list[bytes] = []

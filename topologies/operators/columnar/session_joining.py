@@ -106,12 +106,15 @@ class SessionJoining:
         for key, sessions in enumerate(self.keys):
             self._join(key, sessions)
 
-    def count_records(self) -> None:
-        """Set the aggregates of ``made``, which are counts of records."""
+    def count_records(self, numbers: list[int] | None = None) -> None:
+        """Set the aggregates of ``made``, which are counts of records. ``numbers``: what each record counts, in the order of
+        the pieces; without them 1 each."""
         counts = [0] * len(self.made)
+        first = 0
         for number, count in zip(self.joined, self.counts, strict=True):
             if number != NOWHERE:
-                counts[number] += count
+                counts[number] += count if numbers is None else sum(numbers[first : first + count])
+            first += count
         for session, count in zip(self.made, counts, strict=True):
             session.aggregate = count + sum(member.aggregate for member in session.members)
 

@@ -58,15 +58,16 @@ class PackedSessions:
         index.elsewhere = self._release
 
     def take(
-        self, names: list[bytes], numbers: Places, times: Ints, timeline: Timeline
+        self, names: list[bytes], numbers: Places, times: Ints, timeline: Timeline, counts: Ints | None = None
     ) -> tuple[Places, ClosedSessions]:
-        """Take records by the numbers of their keys. Returns the places of those that are late, and what closes."""
+        """Take records by the numbers of their keys, and ``counts``, what each counts, without them 1. Returns the places of
+        those that are late, and what closes."""
         self._defer(None)
         try:
             self._make_room()
             self._hold(names, timeline)
             late, *closed = self._counts.take(
-                names, numbers, times, timeline.at, timeline.levels, timeline.moved_by_records
+                names, numbers, times, counts, timeline.at, timeline.levels, timeline.moved_by_records
             )
         finally:
             if self._counts.pending > _PENDING_MAX:

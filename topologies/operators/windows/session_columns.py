@@ -90,8 +90,7 @@ class SessionAggregateOperator(SessionRowOperator):
         if timeline is None or found is None:
             return False
         if self._packed is not None:
-            self._take_packed(self._packed, batch, times, timeline, found)
-            return True
+            return self._take_packed(self._packed, batch, times, timeline, found)
         pieces = pieces_of(found.groups.numbers, times, timeline, self._rules)
         names = list(map(found.store_keys.__getitem__, pieces.keys))
         joining = SessionJoining(pieces, timeline, self._rules, self._stored(names, pieces, timeline))
@@ -118,13 +117,18 @@ class SessionAggregateOperator(SessionRowOperator):
 
     def _take_packed(
         self, packed: PackedSessions, batch: ColumnBatch, times: Ints, timeline: Timeline, found: Entries
-    ) -> None:
-        late, closed = packed.take(found.store_keys, found.groups.numbers, times, timeline)
+    ) -> bool:
+        assert isinstance(self._session_fold, CountSessions)
+        known, counts = self._session_fold.numbers(batch)
+        if not known:
+            return False
+        late, closed = packed.take(found.store_keys, found.groups.numbers, times, timeline, counts)
         out = self._results(batch, timeline, closed)
         self._refuse(batch, late)
         self._move_along(batch, timeline)
         if out is not None:
             self.ctx.emit(out)
+        return True
 
     # -- time ----------------------------------------------------------------------------------------------------
 

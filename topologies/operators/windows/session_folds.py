@@ -10,10 +10,14 @@ import numpy as np
 from penstock.state.stores.store import StoreSpec
 from penstock.topologies.columnar.kernels import grouped
 from penstock.topologies.operator_api.batch import ColumnBatch
-from penstock.topologies.operator_api.columns import Places
+from penstock.topologies.operator_api.columns import Ints, Places
 from penstock.topologies.operators.aggregates.fold import Fold
 from penstock.topologies.operators.columnar.folding import PartFolds
+from penstock.topologies.operators.columnar.grouping import numbers_of
 from penstock.topologies.operators.columnar.session_joining import NOWHERE, OpenSession, SessionJoining
+
+_LARGE = 1 << 40
+"""The bound below which the numbers of a batch have a sum of 64 bits, with what was counted before."""
 
 
 class SessionFold(Protocol):
@@ -28,8 +32,8 @@ def session_fold(store: StoreSpec, fold: Fold) -> SessionFold | None:
     """How the records of batches are folded; ``None``: record by record only."""
     if not store.value_serde.immutable or len(fold.adders) != 1:
         return None
-    if fold.counts and fold.result is None and store.value_serde.exact is int:
-        return CountSessions()
+    if (fold.counts or fold.sums) and fold.result is None and store.value_serde.exact is int:
+        return CountSessions(sums=fold.sums)
     parts = None if fold.partials else PartFolds.of(fold.parts)
     if parts is None or fold.init is None or fold.merger is None:
         return None
@@ -37,11 +41,21 @@ def session_fold(store: StoreSpec, fold: Fold) -> SessionFold | None:
 
 
 class CountSessions:
-    """Counts records."""
+    """Counts records. ``sums``: adds up numbers of records."""
+
+    def __init__(self, *, sums: bool) -> None:
+        self._sums = sums
+
+    def numbers(self, batch: ColumnBatch) -> tuple[bool, Ints | None]:
+        """The number that each record counts, ``None`` for 1 each. ``False``: there is a value that only rows know."""
+        found = numbers_of(batch) if self._sums else None
+        return not self._sums or (found is not None and bool(((found > -_LARGE) & (found < _LARGE)).all())), found
 
     def fold(self, batch: ColumnBatch, rows: Places, joining: SessionJoining) -> bool:
-        joining.count_records()
-        return True
+        known, numbers = self.numbers(batch)
+        if known:
+            joining.count_records(None if numbers is None else numbers[rows].tolist())
+        return known
 
 
 class PartSessions:

@@ -55,8 +55,8 @@ class SessionAggregateSpec(ClosingAggregateSpec):
             reason = "a function gives its sessions' gap"
         elif self.emission == "every_update":
             reason = "it emits every update of sessions, which its records merge"
-        elif len(self.in_ports) > 1 or self.fold.sums:
-            reason = "its sessions are of several streams, or of partial counts"
+        elif len(self.in_ports) > 1:
+            reason = "its sessions are of several streams"
         return self.columns_mode(reason, out[1] if len(out) > 1 else None)
 
     def output_layout(self, port: int, given: EdgeLayout, input_mode: InputMode) -> EdgeLayout:

@@ -192,8 +192,15 @@ mod tests {
         for &time in &times {
             levels.push(time.max(levels[levels.len() - 1]));
         }
-        let batch =
-            Batch { names: &names, numbers: &numbers, times: &times, at: &at, levels: &levels, moved_by_records: true };
+        let batch = Batch {
+            names: &names,
+            numbers: &numbers,
+            times: &times,
+            counts: None,
+            at: &at,
+            levels: &levels,
+            moved_by_records: true,
+        };
         by.take(&batch).unwrap()
     }
 
@@ -319,16 +326,42 @@ mod tests {
     }
 
     #[test]
+    fn a_record_may_count_several() {
+        let mut by = Sessions::new(RULES);
+        by.hold(b"a", &[(0, 15, 5, 2)]);
+        let batch = Batch {
+            names: &[b"a"],
+            numbers: &[0, 0, 0],
+            times: &[8, 9, 50],
+            counts: Some(&[3, 0, 7]),
+            at: &[0, 1, 2],
+            levels: &[5, 8, 9, 50],
+            moved_by_records: true,
+        };
+        let taken = by.take(&batch).unwrap();
+        assert_eq!(taken.closed.iter().map(|c| (c.end, c.count)).collect::<Vec<_>>(), [(19, 5)]);
+        assert_eq!(by.changes(0).new_entries.last(), Some(&(7, 50)));
+    }
+
+    #[test]
     fn columns_that_do_not_fit_are_refused() {
         let mut by = Sessions::new(RULES);
         by.hold(b"a", &[]);
-        let fits =
-            Batch { names: &[b"a"], numbers: &[0], times: &[5], at: &[0], levels: &[0, 5], moved_by_records: true };
+        let fits = Batch {
+            names: &[b"a"],
+            numbers: &[0],
+            times: &[5],
+            counts: None,
+            at: &[0],
+            levels: &[0, 5],
+            moved_by_records: true,
+        };
         for batch in [
             Batch { names: &[b"b"], ..fits },
             Batch { numbers: &[1], ..fits },
             Batch { numbers: &[-1], ..fits },
             Batch { times: &[], ..fits },
+            Batch { counts: Some(&[]), ..fits },
             Batch { at: &[1], ..fits },
             Batch { levels: &[0], ..fits },
             Batch { levels: &[], ..fits },

@@ -11,6 +11,8 @@ pub struct Batch<'a> {
     pub names: &'a [&'a [u8]],
     pub numbers: &'a [i64],
     pub times: &'a [i64],
+    /// What each record counts; without them 1.
+    pub counts: Option<&'a [i64]>,
     pub at: &'a [i64],
     pub levels: &'a [i64],
     /// Whether a record counts for its own T.
@@ -49,7 +51,7 @@ impl Sessions {
         let numbered = |number: &i64| (0..keys.len() as i64).contains(number);
         let positions = moves.len() + usize::from(!batch.moved_by_records);
         let placed = |at: &i64| (0..positions as i64).contains(at);
-        if [batch.times.len(), batch.at.len()] != [rows; 2]
+        if [batch.times.len(), batch.at.len(), batch.counts.map_or(rows, <[i64]>::len)] != [rows; 3]
             || !batch.numbers.iter().all(numbered)
             || !batch.at.iter().all(placed)
         {
@@ -66,7 +68,8 @@ impl Sessions {
                 t = before;
             }
             let now = if batch.moved_by_records { moves[position] } else { before };
-            if !self.join(keys[batch.numbers[row] as usize], batch.times[row], before, now) {
+            let count = batch.counts.map_or(1, |counts| counts[row]);
+            if !self.join(keys[batch.numbers[row] as usize], batch.times[row], count, before, now) {
                 taken.late.push(row as i64);
             }
         }
@@ -108,15 +111,15 @@ impl Sessions {
         }
     }
 
-    /// Lets a record join the sessions of its key. `false`: it is late.
-    fn join(&mut self, at: u32, ts: i64, before: i64, now: i64) -> bool {
+    /// Lets a record that counts `count` join the sessions of its key. `false`: it is late.
+    fn join(&mut self, at: u32, ts: i64, mut count: i64, before: i64, now: i64) -> bool {
         let rules = self.rules;
         let reach = ts + rules.gap;
         let key = &mut self.keys[at as usize];
         let low = (ts - rules.behind).max(before.saturating_sub(rules.keep));
         let first_near = key.sessions.partition_point(|s| s.end < low);
         let (mut first, mut stop) = (first_near, first_near);
-        let (mut start, mut last, mut whole, mut count) = (ts, ts, reach, 1);
+        let (mut start, mut last, mut whole) = (ts, ts, reach);
         for (place, s) in key.sessions.iter().enumerate().skip(first_near) {
             if s.start > reach {
                 break;

@@ -43,6 +43,9 @@ def combines(topology: Topology) -> bool:
         lambda g: g.windowed_by(unlimited()).count(),
         lambda g: g.windowed_by(tumbling("1m", grace=0)).count(combine=True),
         lambda g: g.windowed_by(tumbling("1m", grace=0)).count(combine=True, emission="on_close"),
+        lambda g: g.windowed_by(tumbling("1m", time="processing")).count(),
+        lambda g: g.windowed_by(tumbling("1m", time="processing")).aggregate(sum_(number=int), emission="on_close"),
+        lambda g: g.windowed_by(session("1m", grace=0, time="processing")).count(),
     ],
 )
 def test_exact_merges_per_commit_are_combined(use: Use) -> None:
@@ -65,7 +68,7 @@ def test_exact_merges_per_commit_are_combined(use: Use) -> None:
         lambda g: g.aggregate(first(), approximate=True),
         lambda g: g.windowed_by(TIGHT).count(),
         lambda g: g.windowed_by(tumbling("1m", grace="1h")).count(emission="on_close"),
-        lambda g: g.windowed_by(tumbling("1m", time="processing")).count(),
+        lambda g: g.windowed_by(tumbling("1m", time="processing")).count(combine=False),
         lambda g: g.windowed_by(session("1m", grace="1h")).count(),
         lambda g: g.windowed_by(sliding("1m", grace="1h")).count(),
         lambda g: g.with_ttl("1h").count(emission="every_update"),
@@ -99,9 +102,10 @@ def test_there_is_nothing_to_combine_where_no_topic_is_between() -> None:
         (lambda g: g.reduce(min, combine=True), "give merge="),
         (lambda g: g.aggregate(mean(), combine=True), "approximate=True"),
         (lambda g: g.windowed_by(TIGHT).count(combine=True, late=True), "original records"),
-        (lambda g: g.windowed_by(session("1m", grace=0)).count(combine=True), "the timestamp alone"),
+        (lambda g: g.windowed_by(session("1m", grace=0)).count(combine=True), "watermark strategy"),
+        (lambda g: g.windowed_by(session(0, grace=0)).count(combine=True), "the timestamp alone"),
+        (lambda g: g.windowed_by(sliding("1m", grace=0)).count(combine=True), "the timestamp alone"),
         (lambda g: g.with_ttl("1h").count(combine=True), "a ttl depends"),
-        (lambda g: g.windowed_by(tumbling("1m", time="processing")).count(combine=True), "processing time"),
         (lambda g: g.split(4).windowed_by(TIGHT).count(), "watermark strategy"),
         (lambda g: g.split(4).count(combine=False), "combine=False"),
         (lambda g: g.split(4).reduce(min), "give merge="),
@@ -113,6 +117,23 @@ def test_there_is_nothing_to_combine_where_no_topic_is_between() -> None:
 def test_what_cannot_be_combined_or_split_is_refused(use: Use, why: str) -> None:
     with pytest.raises(TopologyError, match=why):
         built(use)
+
+
+def test_watermarks_let_counts_of_sessions_be_combined() -> None:
+    watermark = bounded_out_of_orderness("1s")
+    for emission in ("per_commit", "on_close"):
+        assert combines(built(lambda g: g.windowed_by(SESSIONS).count(), emission=emission, watermark=watermark))
+    for use in (
+        lambda g: g.windowed_by(SESSIONS).count(emission="every_update"),
+        lambda g: g.windowed_by(SESSIONS).aggregate(sum_(number=int), combine=None),
+        lambda g: g.windowed_by(session(lambda key, value: 5, grace=0), retention="1h").count(),
+    ):
+        assert not combines(built(use, watermark=watermark))
+    with pytest.raises(TopologyError, match="other aggregates than counts"):
+        built(lambda g: g.windowed_by(SESSIONS).aggregate(sum_(number=int), combine=True), watermark=watermark)
+
+
+SESSIONS = session("1m", grace="1s")
 
 
 def test_watermarks_let_windows_be_split() -> None:

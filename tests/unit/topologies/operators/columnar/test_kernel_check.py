@@ -140,8 +140,8 @@ def test_sessions_that_lose_a_record_are_found(monkeypatch: pytest.MonkeyPatch) 
         return
 
     class Losing(Other):
-        def take(self, names: Any, numbers: Any, times: Any, at: Any, *rest: Any) -> Any:
-            return self._tally.take(names, numbers[1:], times[1:], at[1:], *rest)
+        def take(self, names: Any, numbers: Any, times: Any, counts: Any, at: Any, *rest: Any) -> Any:
+            return self._tally.take(names, numbers[1:], times[1:], counts[1:], at[1:], *rest)
 
     others = {name: getattr(built, name) for name in dir(built) if not name.startswith("__")}
     module = SimpleNamespace(**{**others, "SessionCounts": lambda *rules: Losing(built.SessionCounts(*rules))})

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import msgspec
-
 from penstock.topologies.aggregators import max_by
-from penstock.topologies.examples.nexmark.model import Auction, Offer, Person
+from penstock.topologies.examples.nexmark.model import AUCTION, Offer
 from penstock.topologies.examples.nexmark.streams import HORIZON, Nexmark
-from penstock.topologies.expressions.functions import col, left, right, struct, window_start
+from penstock.topologies.expressions.functions import coalesce, col, count, key, left, right, struct, window_start
 from penstock.topologies.graph.topology import Topology
 from penstock.topologies.operator_api.operator import Emission
 from penstock.topologies.windows import tumbling
@@ -26,30 +24,17 @@ def q3(states: Sequence[str] = ("OR", "ID", "CA"), category: int = 10) -> Topolo
     return nexmark.topology(items.join_foreign(people, col("seller"), found))
 
 
-class Newcomer(msgspec.Struct, frozen=True, gc=False):
-    """A person's actions in one window."""
-
-    id: int
-    name: str | None = None
-    opened: bool = False
-
-
-def _registered(person_id: int, person: Person, so_far: Newcomer) -> Newcomer:
-    return Newcomer(person_id, person.name, so_far.opened)
-
-
-def _opened(seller: int, auction: Auction, so_far: Newcomer) -> Newcomer:
-    return Newcomer(seller, so_far.name, True)
-
-
 def q8(size: Duration = "10s") -> Topology:
-    """Monitor new users: who registered and opened an auction in the same window."""
+    """Monitor new users: who registered and opened an auction in the same window. Both kinds of events are one stream, of
+    which each person has a group."""
     nexmark = Nexmark("q8")
-    registered, opened = nexmark.persons.group_by(col("id")), nexmark.auctions.group_by(col("seller"))
-    both = registered.cogroup(_registered).cogroup(opened, _opened).windowed_by(tumbling(size, grace=0))
-    people = both.aggregate(lambda: Newcomer(0), value=Newcomer, emission="on_close").to_stream()
-    new = people.filter_values(col("name").is_not_null() & col("opened"))
-    return nexmark.topology(new.select(col("id"), col("name"), starttime=window_start()))
+    who, name = coalesce(col("person.id"), col("auction.seller")), col("person.name")
+    people = nexmark.actions.group_by(who).windowed_by(tumbling(size, grace=0))
+    seen = people.agg(
+        name=name.max(), opened=count().where(col("event_type") == AUCTION), emission="on_close"
+    ).to_stream()
+    new = seen.filter_values(col("name").is_not_null() & (col("opened") > 0))
+    return nexmark.topology(new.select(id=key()["key"], name=col("name"), starttime=window_start()))
 
 
 def rank(offer: Offer) -> tuple[int, int]:

@@ -44,6 +44,11 @@ class Nexmark:
         return self._events.filter_values(col("event_type") == BID).map_values(col("bid"), name="bids")
 
     @cached_property
+    def actions(self) -> KStream[int, NexmarkEvent]:
+        """Persons who register, and auctions that open."""
+        return self._events.filter_values(col("event_type") != BID)
+
+    @cached_property
     def offers(self) -> KStream[int, Offer]:
         """Each bid that arrived while its auction was open, under the auction's id."""
         auctions, bids = self.auctions.select_key(col("id")), self.bids.select_key(col("auction"))

@@ -8,7 +8,16 @@ from typing import Any
 
 import numpy as np
 
-from penstock.topologies.operator_api.columns import CodedColumn, Codes, Column, Ints, Mask, Places
+from penstock.topologies.operator_api.columns import (
+    CodedColumn,
+    Codes,
+    Column,
+    Ints,
+    Mask,
+    NumberColumn,
+    Places,
+    joined,
+)
 
 PLAIN_SCALE_MAX = 6
 """Up to this scale no decimal is written with an exponent: 0.000001, but 1E-7."""
@@ -66,10 +75,9 @@ class DecimalColumn(CodedColumn):
         parts = [self, *(c for c in others if isinstance(c, DecimalColumn) and c.scale == self.scale)]
         if len(parts) <= len(others):
             return None
-        nulls: Mask | None = None
-        if any(c.nulls is not None for c in parts):
-            nulls = np.concatenate([np.zeros(len(c), np.bool_) if c.nulls is None else c.nulls for c in parts])
-        return DecimalColumn(np.concatenate([c.unscaled for c in parts]), self.scale, nulls)
+        whole = joined([NumberColumn(c.unscaled, c.nulls) for c in parts])
+        assert isinstance(whole, NumberColumn)
+        return DecimalColumn(whole.array, self.scale, whole.nulls)
 
 
 def quoted_by(encode: Callable[[Any], bytes]) -> bool | None:

@@ -3,7 +3,7 @@ it, or to write it.
 
 Exact, or ``None``: a value is below 2**62 in its scale, so it has at most 19 of the 38 digits that decimals keep, and its
 sums, differences and products are those of the row interpreter (``numbers``). To compare them their digits are not kept: 1
-and 1.0 are one. As results they are, by ``Digits``.
+and 1.0 are one. As results they are: ``computed_decimals``.
 """
 
 from __future__ import annotations

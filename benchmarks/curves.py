@@ -3,12 +3,15 @@
 | part | what grows | workloads |
 | --- | --- | --- |
 | ``records`` | records drained, 1 M to 50 M, within one run | ``ysb`` |
-| ``keys`` | keys: 1, 2, 5, 10 M | ``keyed-count``, ``enrich`` |
+| ``keys`` | keys: 1, 2, 5, 10 M, of ``enrich`` 100 M too | ``keyed-count``, ``enrich`` |
 | ``partitions`` | partitions of every topic: 1, 4, 16 | ``ysb``, ``keyed-count`` |
+| ``processes`` | worker processes: 1, 2 | the four showcases |
 | ``windows`` | the windows: 10 s, 1 min, 10 min | ``ysb`` |
 
 Each point is the steady part of its own run, repeated by turns; what counts keys reads two records per key at least.
-``records`` is one run: a point is the part of it between two marks.
+``records`` is one run: a point is the part of it between two marks. With a hundred million keys the answer of
+``keyed-count`` does not fit into memory; ten million within the least ``memory_max_bytes`` (``--set``) stand for them in
+about the same proportion.
 """
 
 from __future__ import annotations
@@ -35,6 +38,7 @@ class Point(NamedTuple):
     workload: str
     variant: Variant
     x: int
+    processes: int = 1
 
 
 def _keys(keys: int) -> list[Point]:
@@ -45,9 +49,15 @@ def _partitions(count: int) -> list[Point]:
     return [Point(workload, Variant(partitions=count), count) for workload in ("ysb", "keyed-count")]
 
 
+def _processes(count: int) -> list[Point]:
+    return [Point(workload, Variant(), count, count) for workload in ("ysb", "wordcount", "enrich", "keyed-count")]
+
+
 PARTS: dict[str, list[Point]] = {
-    "keys": [point for millions in (1, 2, 5, 10) for point in _keys(millions * 1_000_000)],
+    "keys": [point for millions in (1, 2, 5, 10) for point in _keys(millions * 1_000_000)]
+    + [Point("enrich", Variant(keys=100_000_000), 100_000_000)],
     "partitions": [point for count in (1, 4, 16) for point in _partitions(count)],
+    "processes": [point for count in (1, 2) for point in _processes(count)],
     "windows": [Point("ysb", Variant(window_ms=ms), ms) for ms in (10_000, 60_000, 600_000)],
 }
 
@@ -59,6 +69,7 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--system", choices=list(SYSTEMS), default="penstock")
     parser.add_argument("--guarantee", choices=["ALO", "EOS"], default="ALO")
     parser.add_argument("--repetitions", type=int, default=2, help="of each point (default: %(default)s)")
+    parser.add_argument("--points", nargs="+", type=int, help="only these numbers of what grows (all)")
     parser.add_argument("--most", type=int, default=MARKS[-1], help="records of the part 'records' (%(default)s)")
     parser.add_argument("--budget-min", type=float, default=60.0, help="minutes after which no point is begun")
     add_common(parser)
@@ -89,6 +100,7 @@ def between_marks(
 def drained(opened: Opened, point: Point, records: int, options: argparse.Namespace) -> tuple[Run, dict[str, Any]]:
     """One run and its figures; its input is removed again if it is large."""
     bench = opened.bench(point.variant)
+    bench.threads = point.processes
     run = drain(bench, SYSTEMS[options.system], point.workload, options.guarantee, records)
     found = {**summary(bench, run), "part": options.part, "x": point.x}
     say(f"  {found['void'] or one_line(found)}")
@@ -102,6 +114,8 @@ def growing(opened: Opened, options: argparse.Namespace) -> Iterator[dict[str, A
     budget = Budget(options.budget_min)
     for repetition in range(options.repetitions):
         for point in PARTS[options.part]:
+            if options.points and point.x not in options.points:
+                continue
             what = f"{options.part} {point.x:,}: {point.workload} {repetition + 1} of {options.repetitions}"
             if not budget.allows(what):
                 return

@@ -10,9 +10,11 @@ import statistics
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal, NamedTuple
 
+from benchmarks import nexmark
 from benchmarks.calm import typical
 from benchmarks.report import label, ratios, valid
 from benchmarks.workloads import Variant
+from penstock.streams.runtime.memory_budget import LEAST_BYTES
 
 Result = dict[str, Any]
 Verdict = Literal["reached", "not reached", "not measured"]
@@ -152,15 +154,81 @@ def latency(results: Results, guarantee: str, rate_per_s: int) -> list[Finding]:
 
 def curve(results: Results, part: str, workload: str, needed: float, ends: tuple[int, int]) -> Finding:
     """Cost at the far end as a multiple of that at the near one."""
-    costs: dict[int, list[float]] = {}
-    for r in results.of("curve"):
-        if r["part"] == part and r["workload"] == workload and r["system"] == "penstock" and not r["void"]:
-            costs.setdefault(r["x"], []).append(r["cpu_s_per_million"])
-    middle = {x: statistics.median(some) for x, some in costs.items()}
-    grown = [middle[ends[1]] / middle[ends[0]]] if all(end in middle for end in ends) else []
+    what = f"{workload}: cost per record from {ends[0] // 10**6} M to {ends[1] // 10**6} M {part}"
     return _at_most(
-        f"{workload}: cost per record from {ends[0] // 10**6} M to {ends[1] // 10**6} M {part}", needed, grown
+        what, needed, _grown(_points(results, part, workload, ends[0]), _points(results, part, workload, ends[1]))
     )
+
+
+def in_least_memory(results: Results, workload: str, needed: float) -> Finding:
+    """Cost with ten million keys in the least memory, as a multiple of that of a million keys in all: about the proportion
+    of a hundred million to what a worker takes as it comes."""
+    near = _points(results, "keys", workload, 1_000_000)
+    far = _points(results, "keys", workload, 10_000_000, {"PENSTOCK_MEMORY_MAX_BYTES": str(LEAST_BYTES)})
+    return _at_most(f"{workload}: cost per record from 1 M keys to 10 M in the least memory", needed, _grown(near, far))
+
+
+def _points(results: Results, part: str, workload: str, x: int, settings: dict[str, str] | None = None) -> list[Result]:
+    """The point's valid runs with these settings."""
+    some = [r for r in valid(results.of("curve")) if (r["part"], r["workload"], r["x"]) == (part, workload, x)]
+    return [r for r in some if r["system"] == "penstock" and r.get("set", {}) == (settings or {})]
+
+
+def _grown(near: list[Result], far: list[Result], field: str = "cpu_s_per_million") -> list[float]:
+    """The ratio of the figures, of the machine that measured both last."""
+    both = [r for r in far if any(r.get("on") == one.get("on") for one in near)]
+    if not both:
+        return []
+    on = both[-1].get("on")
+    figures = [[r[field] for r in some if r.get("on") == on] for some in (near, far)]
+    return [statistics.median(figures[1]) / statistics.median(figures[0])]
+
+
+def of_nexmark(results: Results) -> list[Finding]:
+    """Queries beside Flink SQL, one partition and one process, the last lines of each: how many have twice its rate for half
+    of its CPU, and the least of the rates. A query whose right answer was not written does not count."""
+    last: dict[str, dict[str, Result]] = {}
+    for line in results.of("nexmark"):
+        if line.get("partitions", 1) == line.get("processes", 1) == 1:
+            last.setdefault(line["query"], {})[line.get("system", "penstock")] = line
+    compared = [_beside_flink(of) for of in last.values() if {"penstock-per-commit", "flink"} <= of.keys()]
+    both = sum(rate >= 2 and cost <= 0.5 for rate, cost in compared)
+    what, least = "queries with twice Flink SQL's events/s for half of its CPU", "least events/s against Flink SQL"
+    if not compared:
+        return [Finding(f"Nexmark: {what}", "≥ 18", "-", "not measured"), _at_least(f"Nexmark: {least}", 1, [])]
+    return [
+        Finding(f"Nexmark: {what}", "≥ 18", f"{both} of {len(compared)}", _verdict(both >= 18)),
+        _at_least(f"Nexmark: {least}", 1, [min(rate for rate, _ in compared)]),
+    ]
+
+
+def _beside_flink(of: dict[str, Result]) -> tuple[float, float]:
+    """Rate and CPU as multiples of Flink's; 0 and infinity if one of the two did not end, or the answer differs."""
+    ours, flinks = of["penstock-per-commit"], of["flink"]
+    if not (ours["seconds"] and flinks["seconds"] and nexmark.nothing_wrong(ours["verdict"])):
+        return 0.0, float("inf")
+    (rate, cost), (their_rate, their_cost) = (_of_all_or_steady(line) for line in (ours, flinks))
+    return rate / their_rate, cost / their_cost
+
+
+def _of_all_or_steady(line: Result) -> tuple[float, float]:
+    """Events per second and CPU-seconds per million, of the steady part if there is one."""
+    if part := line["steady"]:
+        return part["records_per_s"], part["cpu_s_per_million"]
+    return line["events"] / line["seconds"], line["cpu_s"] / line["events"] * 1e6
+
+
+def cores(results: Results, workload: str, needed: float) -> Finding:
+    """Records per second of two processes, as a multiple of one's."""
+    one, two = (_points(results, "processes", workload, count) for count in (1, 2))
+    return _at_least(f"{workload}: records/s of two processes against one", needed, _grown(one, two, "records_per_s"))
+
+
+def large_table(results: Results) -> list[Finding]:
+    """A table of fifty times the worker's memory: whether the worker kept within it."""
+    found = [r for r in results.of("big_table") if not r["void"] and r["table_bytes"] >= 49 * r["memory_bytes"]]
+    shares = [r["peak_bytes"] / r["memory_bytes"] for r in found[-1:]]
+    return [_at_most("a table of fifty times memory_max_bytes: memory at peak against it", 1.0, shares)]
 
 
 def findings(results: Results) -> list[Finding]:
@@ -188,8 +256,13 @@ def findings(results: Results) -> list[Finding]:
         found += [*memory(results, workload, 0.5), memory_of_quix(results, workload, 1.0)]
     found += [*latency(results, "ALO", 5_000), *latency(results, "EOS", 5_000)]
     found.append(curve(results, "records", "ysb", 1.3, (1_000_000, 50_000_000)))
-    found += [curve(results, "keys", w, 2.0, (1_000_000, 10_000_000)) for w in ("keyed-count", "enrich")]
-    return found
+    for workload in ("keyed-count", "enrich"):
+        found.append(curve(results, "keys", workload, 1.3, (1_000_000, 10_000_000)))
+        found.append(in_least_memory(results, workload, 2.0))
+    found.append(curve(results, "keys", "enrich", 2.0, (1_000_000, 100_000_000)))
+    found += large_table(results)
+    found += [cores(results, workload, 1.8) for workload in ("ysb", "wordcount", "enrich", "keyed-count")]
+    return found + of_nexmark(results)
 
 
 def used(results: Results) -> list[Result]:

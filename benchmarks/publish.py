@@ -34,6 +34,7 @@ CURVES = {
     "records": ("Cost against records drained", "records drained"),
     "keys": ("Cost against keys", "keys"),
     "partitions": ("Cost against partitions", "partitions of every topic"),
+    "processes": ("Cost against worker processes", "processes"),
     "windows": ("Cost against the size of windows", "milliseconds of a window"),
 }
 
@@ -114,13 +115,13 @@ def curves(results: Results, report_: Report, on: Machines) -> None:
     for part, (title, x_label) in CURVES.items():
         lines = []
         of_part = [r for r in points if r["part"] == part]
-        for workload, system in sorted({(r["workload"], r["system"]) for r in of_part}):
+        for series in sorted({_series(r) for r in of_part}):
             costs: dict[int, list[float]] = {}
             for r in of_part:
-                if (r["workload"], r["system"]) == (workload, system):
+                if _series(r) == series:
                     costs.setdefault(r["x"], []).append(r["cpu_s_per_million"])
             middle = [(float(x), statistics.median(some)) for x, some in costs.items()]
-            lines.append(Line(f"{workload}, {system}", middle, system != "penstock"))
+            lines.append(Line(", ".join(filter(None, series)), middle, series[1] != "penstock"))
         if lines:
             report_.add(f"### {title}", on.caption(of_part, lambda r: r["workload"]))
             report_.plot(title, plots.chart(title, lines, x_label, "CPU-seconds per million records"))
@@ -129,6 +130,11 @@ def curves(results: Results, report_: Report, on: Machines) -> None:
             report_.add(
                 markdown(["series", *["CPU s/M"] * (width - 1)], [row + [""] * (width - len(row)) for row in cells])
             )
+
+
+def _series(point: Result) -> tuple[str, str, str]:
+    """Workload, system and settings of a point of a curve."""
+    return point["workload"], point["system"], " ".join(f"{k}={v}" for k, v in point.get("set", {}).items())
 
 
 def latencies(results: Results, report_: Report, on: Machines) -> None:

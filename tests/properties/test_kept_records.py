@@ -51,6 +51,8 @@ MADE: dict[str, Callable[[], Aggregator]] = {
     "first": lambda: agg.first(value=Bid),
     "best of one": lambda: agg.top_k(1, by=col("n"), value=Bid),
     "best by two": lambda: agg.top_k(3, by=(col("n"), -col("m")), value=Bid),
+    "best with ties": lambda: agg.top_k(1, by=col("m"), ties=True, value=Bid),
+    "lowest with ties": lambda: agg.top_k(2, by=(col("x"), col("m")), largest=False, ties=True, value=Bid),
     "lowest by text": lambda: agg.top_k(2, by=(col("text"), col("n")), largest=False, value=Bid),
     "by nullable": lambda: agg.top_k(3, by=(col("x"), col("n")), value=Bid),
     "highest": lambda: agg.max_by((col("n"), -col("m")), value=Bid),
@@ -70,7 +72,15 @@ HOW: dict[str, tuple[Windows | None, Emission]] = {
     "hopping": (hopping(40, 15, grace=0), "every_update"),
 }
 SHOWN = ("table", "changes", "stream", "unheard")
-LISTS = ("best of one", "best by two", "lowest by text", "by nullable", "by what fails")
+LISTS = (
+    "best of one",
+    "best by two",
+    "best with ties",
+    "lowest with ties",
+    "lowest by text",
+    "by nullable",
+    "by what fails",
+)
 
 
 def program(made: str, how: str, shown: str, *, keys: str) -> ps.Topology:
@@ -370,6 +380,8 @@ def test_an_expression_ranks_as_a_function_does(made: str) -> None:
     """Their stores are the same, too: one may take the other's place."""
     functions = {
         "best by two": lambda: agg.top_k(3, by=lambda b: (b.n, -b.m), value=Bid),
+        "best with ties": lambda: agg.top_k(1, by=col("m"), ties=True, value=Bid),
+        "lowest with ties": lambda: agg.top_k(2, by=(col("x"), col("m")), largest=False, ties=True, value=Bid),
         "lowest by text": lambda: agg.top_k(2, by=lambda b: (b.text, b.n), largest=False, value=Bid),
     }
     topology = program(made, "every update", "changes", keys="texts")

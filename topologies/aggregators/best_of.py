@@ -20,11 +20,15 @@ _FIRST: Callable[[Any], Any] = itemgetter(0)
 
 
 class BestOf:
-    """The ``k`` values with the largest (or smallest) rank. What was worked out is remembered, so that one value more costs
-    a few comparisons, and a kept value is decoded once."""
+    """The ``k`` values with the largest (or smallest) rank; with ``ties`` also every further one with the rank of the last
+    of these. What was worked out is remembered, so that one value more costs a few comparisons, and a kept value is decoded
+    once."""
 
-    def __init__(self, k: int, rank: Callable[[Any], Any], serde: Serde[Any], *, largest: bool) -> None:
+    def __init__(
+        self, k: int, rank: Callable[[Any], Any], serde: Serde[Any], *, largest: bool, ties: bool = False
+    ) -> None:
         self.k = k
+        self.ties = ties
         self._rank = rank
         self._serde = serde
         self.largest = largest
@@ -39,8 +43,9 @@ class BestOf:
         """The best of these values: the reference."""
         ranked = [(self._ranked(v)[0], v) for v in sorted(values)]
         ranked.sort(key=_FIRST, reverse=self.largest)  # stable in both directions
-        found = tuple([v for _, v in ranked[: self.k]])
-        ranks = [r for r, _ in ranked[: self.k]]
+        end = _end([r for r, _ in ranked], self.k, ties=self.ties)
+        found = tuple([v for _, v in ranked[:end]])
+        ranks = [r for r, _ in ranked[:end]]
         if all(map(_comparable, ranks)):
             self._remember(found, ranks)
         return found
@@ -53,14 +58,15 @@ class BestOf:
         if ranks is None or not _comparable(own):
             return self.of((*best, data))
         at = _place(ranks, best, own, data, largest=self.largest)
-        if at == self.k:
+        if at == len(best) >= self.k and not (self.ties and own == ranks[-1]):
             return best
         if self._serde.immutable and type(value) is self._serde.exact:
             self._know(data, own, value)
-        most = self.k - 1
-        found = (*best[:at], data, *best[at:most])
+        more = [*ranks[:at], own, *ranks[at:]]
+        end = _end(more, self.k, ties=self.ties)
+        found = (*best[:at], data, *best[at:])[:end]
         self._ranks.pop(best, None)
-        self._remember(found, [*ranks[:at], own, *ranks[at:most]])
+        self._remember(found, more[:end])
         return found
 
     def decoded(self, best: tuple[bytes, ...]) -> list[Any]:
@@ -105,14 +111,15 @@ class BestOf:
         ``with_one`` takes them, as it does if the result was ranked otherwise. Raises what the serde or ``by`` raises."""
         found = [self._ranked(data) for data in best]
         ranks = [rank for rank, _ in found]
-        if len(best) > self.k or not all(map(_comparable, ranks)):
+        if _end(ranks, self.k, ties=self.ties) < len(best) or not all(map(_comparable, ranks)):
             return None
         own = [rank for _, rank in ranks]
         if own and not comparable(kinds, kinds_of(own)):
             return None
         if best not in self._ranks and not self._in_order(best, own):
             return None
-        return Ranking(self.k, list(best), own, [value for _, value in found], largest=self.largest)
+        values = [value for _, value in found]
+        return Ranking(self.k, list(best), own, values, largest=self.largest, ties=self.ties)
 
     def _in_order(self, best: tuple[bytes, ...], ranks: list[Any]) -> bool:
         for i in range(1, len(best)):
@@ -141,11 +148,14 @@ class Ranking:
     """The best values so far: their bytes, ranks and the values themselves, best first. For ranks that can be compared with
     each other."""
 
-    __slots__ = ("_k", "_largest", "data", "ranks", "values")
+    __slots__ = ("_k", "_largest", "_ties", "data", "ranks", "values")
 
-    def __init__(self, k: int, data: list[bytes], ranks: list[Any], values: list[Any], *, largest: bool) -> None:
+    def __init__(
+        self, k: int, data: list[bytes], ranks: list[Any], values: list[Any], *, largest: bool, ties: bool
+    ) -> None:
         self._k = k
         self._largest = largest
+        self._ties = ties
         self.data = data
         self.ranks = ranks
         self.values = values
@@ -158,15 +168,26 @@ class Ranking:
         return not (rank < worst if self._largest else worst < rank)
 
     def place(self, rank: Any, data: bytes) -> int | None:
-        """Where a value belongs; ``None``: nowhere."""
+        """Where a value that may enter belongs; ``None``: nowhere."""
         at = _place(self.ranks, self.data, rank, data, largest=self._largest)
-        return None if at == self._k else at
+        return None if at == self._k and not self._ties else at
 
     def put(self, at: int, rank: Any, data: bytes, value: Any) -> None:
         """Put a value at its place. The worst goes if there are too many."""
-        for column, one in ((self.ranks, rank), (self.data, data), (self.values, value)):
+        columns: tuple[list[Any], ...] = (self.ranks, self.data, self.values)
+        for column, one in zip(columns, (rank, data, value), strict=True):
             column.insert(at, one)
-            del column[self._k :]
+        end = _end(self.ranks, self._k, ties=self._ties)
+        for column in columns:
+            del column[end:]
+
+
+def _end(ranks: Sequence[Any], k: int, *, ties: bool) -> int:
+    """How many of the values with these ranks, best first, are among the best ``k``, with ``ties`` the last one's too."""
+    end = min(k, len(ranks))
+    while ties and end < len(ranks) and ranks[end] == ranks[k - 1]:
+        end += 1
+    return end
 
 
 def _place(ranks: Sequence[Any], held: Sequence[bytes], rank: Any, data: bytes, *, largest: bool) -> int:

@@ -101,19 +101,21 @@ def top_k(
     *,
     by: RankInput[T] = None,
     largest: bool = True,
+    ties: bool = False,
     value: SerdeLike[T] | None = None,
 ) -> Aggregator[list[T], V]:
     """The ``k`` values with the largest (or smallest) ``by``, best first, as a list. Equal ranks are in the order of
     the values' bytes; NaN ranks above all numbers. ``by`` is computed from the value that ``of`` picks (``None``: the
     value is its own rank); values with a null rank are ignored. ``by=(col("price"), -col("time"))`` compares by the first
-    part, then by the next; a value of which a part is null is ignored. A value that occurs twice counts twice.
+    part, then by the next; a value of which a part is null is ignored. A value that occurs twice counts twice. ``ties``:
+    with every further value whose rank is that of the last one (SQL's ``WITH TIES``), however many these are.
 
     Whole values (no ``of``) with expressions as ``by`` are ranked by columns, and decoded if they are among the best."""
-    name = named(f"top-{k}", of)
+    name = named(f"top-{k}-with-ties" if ties else f"top-{k}", of)
     if k < 1:
         raise TopologyError(f"aggregate {name!r}: k={k}; it must be at least 1")
     rank = _ranked(name, by, serde_of(value) if of is None and value is not None else None)
-    best = BestOf(k, rank.of, kept_serdes(value)[0], largest=largest)
+    best = BestOf(k, rank.of, kept_serdes(value)[0], largest=largest, ties=ties)
     kept = None
     if rank.serde is not None and rank.read is not None:
         kept = KeptBest(rank.serde, best, rank.read, not isinstance(by, tuple))

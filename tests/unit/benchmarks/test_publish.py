@@ -12,6 +12,7 @@ import pytest
 from benchmarks import goals, plots, publish
 from benchmarks.goals import Finding, Results
 from benchmarks.plots import Line
+from penstock.streams.runtime.memory_budget import LEAST_BYTES
 
 MACHINE = {
     "kind": "machine", "machine": "a-2-cores", "cpu": "A", "cores": 2, "memory_gb": 24, "kernel": "6.1", "python": "3.11",
@@ -145,6 +146,79 @@ def test_latency_memory_share_and_curves_have_verdicts() -> None:
     assert found["filter: share of fetch and produce at once"].measured == "61.00 %"
     assert found["project: share of fetch and produce at once"].verdict == "not measured"
     assert found["ysb: cost per record from 1 M to 50 M records"].verdict == "reached"
+
+
+def nexmark_line(query: str, system: str, rate: float, cost: float, **more: Any) -> dict[str, Any]:
+    """A run of a query with a steady part."""
+    part = {"records_per_s": rate, "cpu_s_per_million": cost}
+    found = {"kind": "nexmark", "query": query, "system": system, "events": 1_000, "seconds": 2.0, "cpu_s": 1.0}
+    return {**found, "steady": part, "verdict": "equal", **more}
+
+
+COUNT, LEAST = "queries with twice Flink SQL's events/s for half of its CPU", "least events/s against Flink SQL"
+
+
+def test_nexmark_counts_the_queries_that_are_twice_as_fast_for_half_of_the_cpu() -> None:
+    lines = []
+    for number in range(20):
+        lines.append(nexmark_line(f"q{number}", "flink", 100.0, 4.0, verdict="taken as right"))
+        lines.append(nexmark_line(f"q{number}", "penstock-per-commit", 210.0, 1.9))
+    found = verdicts(lines)
+    assert found[f"Nexmark: {COUNT}"].measured == "20 of 20"
+    assert found[f"Nexmark: {COUNT}"].verdict == found[f"Nexmark: {LEAST}"].verdict == "reached"
+    slow = nexmark_line("q0", "penstock-per-commit", 90.0, 1.9)
+    dear = nexmark_line("q1", "penstock-per-commit", 300.0, 2.1)
+    wrong = nexmark_line(
+        "q2", "penstock-per-commit", 300.0, 1.0, verdict="differs: 3 of 4 rows are missing, 0 are not ours"
+    )
+    late = nexmark_line(
+        "q3", "penstock-per-commit", 300.0, 1.0, verdict="differs: 0 of 4 rows are missing, 1 are not ours"
+    )
+    found = verdicts([*lines, slow, dear, late])
+    assert found[f"Nexmark: {COUNT}"].measured == "18 of 20"
+    assert found[f"Nexmark: {LEAST}"].measured == "0.90×"
+    found = verdicts([*lines, slow, dear, wrong])
+    assert found[f"Nexmark: {COUNT}"].verdict == "not reached"
+    assert found[f"Nexmark: {LEAST}"].measured == "0.00×"
+
+
+def test_nexmark_takes_whole_runs_without_a_steady_part_and_no_other_partitions() -> None:
+    flink = nexmark_line("q0", "flink", 0.0, 0.0, steady=None, seconds=4.0)
+    ours = nexmark_line("q0", "penstock-per-commit", 0.0, 0.0, steady=None)
+    elsewhere = nexmark_line("q1", "penstock-per-commit", 1.0, 1.0, partitions=4, processes=2)
+    found = verdicts([flink, ours, elsewhere, nexmark_line("q1", "flink", 9.0, 1.0)])
+    assert found[f"Nexmark: {COUNT}"].measured == "0 of 1"
+    assert found[f"Nexmark: {LEAST}"].measured == "2.00×"
+
+
+def test_two_processes_are_held_against_one_of_the_same_machine() -> None:
+    one = {**curve("processes", 1, 1.0), "on": "a"}
+    two = {**one, "x": 2, "threads": 2, "on": "b", "records_per_s": 1.9e6}
+    what = "ysb: records/s of two processes against one"
+    assert verdicts([one, two])[what].verdict == "not measured"
+    assert verdicts([one, {**one, "on": "b", "records_per_s": 9.5e5}, two])[what].measured == "2.00×"
+
+
+def test_costs_of_keys_are_of_one_machine_and_apart_for_the_least_memory() -> None:
+    least = {"PENSTOCK_MEMORY_MAX_BYTES": str(LEAST_BYTES)}
+    points = [
+        {**curve("keys", 1_000_000, 9.0), "workload": "enrich", "on": "old"},
+        {**curve("keys", 1_000_000, 2.0), "workload": "enrich", "on": "new"},
+        {**curve("keys", 10_000_000, 2.4), "workload": "enrich", "on": "new"},
+        {**curve("keys", 10_000_000, 5.0), "workload": "enrich", "on": "new", "set": least},
+    ]
+    found = verdicts(points)
+    assert found["enrich: cost per record from 1 M to 10 M keys"].measured == "1.20×"
+    assert found["enrich: cost per record from 1 M keys to 10 M in the least memory"].measured == "2.50×"
+    assert found["enrich: cost per record from 1 M to 100 M keys"].verdict == "not measured"
+
+
+def test_a_table_counts_as_large_only_beside_a_fiftieth_of_it() -> None:
+    table = {"kind": "big_table", "void": "", "table_bytes": 10**10, "memory_bytes": 10**9, "peak_bytes": 9 * 10**8}
+    what = "a table of fifty times memory_max_bytes: memory at peak against it"
+    assert verdicts([table])[what].verdict == "not measured"
+    small = {**table, "memory_bytes": 2 * 10**8, "peak_bytes": 19 * 10**7}
+    assert verdicts([table, small])[what].measured == "0.95×"
 
 
 def test_the_report_shows_everything_that_was_brought(tmp_path: Path) -> None:

@@ -87,3 +87,10 @@ class Price(msgspec.Struct, frozen=True, gc=False):
 
     price: int
     dateTime: int
+
+
+class Counted(msgspec.Struct, frozen=True, gc=False):
+    """An auction and how many bids it had in a window."""
+
+    auction: int
+    num: int

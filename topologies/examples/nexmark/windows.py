@@ -5,29 +5,13 @@ Results are emitted when their window closes: by the watermark, 4 s behind the n
 
 from __future__ import annotations
 
-from typing import Any
-
+from penstock.topologies.aggregators import top_k
+from penstock.topologies.examples.nexmark.model import Counted
 from penstock.topologies.examples.nexmark.streams import Nexmark
-from penstock.topologies.expressions.functions import col, key, left, value, window_end, window_start
+from penstock.topologies.expressions.functions import col, key, left, struct, value, window_end, window_start
 from penstock.topologies.graph.topology import Topology
 from penstock.topologies.windows import hopping, session, tumbling
 from penstock.topologies.windows.durations import Duration
-
-
-def with_most(end_ms: int, counted: dict[str, Any], most: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Add one auction to those with the highest count so far."""
-    if not most or counted["num"] > most[0]["num"]:
-        return [counted]
-    return [*most, counted] if counted["num"] == most[0]["num"] else most
-
-
-def most_of_both(some: list[dict[str, Any]], others: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Those of two lists that have the highest count."""
-    if not some or not others:
-        return some or others
-    if some[0]["num"] == others[0]["num"]:
-        return [*some, *others]
-    return max(some, others, key=lambda most: most[0]["num"])
 
 
 def q5(size: Duration = "10s", slide: Duration = "2s") -> Topology:
@@ -36,10 +20,10 @@ def q5(size: Duration = "10s", slide: Duration = "2s") -> Topology:
     nexmark = Nexmark("q5")
     by_auction = nexmark.bids.group_by(col("auction")).windowed_by(hopping(size, slide, grace=0))
     counts = by_auction.count(emission="on_close").to_stream().with_timestamp(window_end() - 1)
-    by_window = counts.select(auction=key()["key"], num=value(), end=window_end()).group_by(col("end"))
-    ends = by_window.windowed_by(tumbling(slide, grace=0))
-    hottest = ends.aggregate(list, with_most, merge=most_of_both, value=list, emission="on_close").to_stream()
-    return nexmark.topology(hottest.flat_map_values(lambda most: most, value=dict).select(col("auction"), col("num")))
+    counted = counts.map_values(struct(auction=key()["key"], num=value()), value=Counted)
+    ends = counted.group_by(window_end()).windowed_by(tumbling(slide, grace=0))
+    hottest = ends.aggregate(top_k(1, by=col("num"), ties=True, value=Counted), emission="on_close").to_stream()
+    return nexmark.topology(hottest.flat_map_values(lambda most: most, value=Counted))
 
 
 def q7(size: Duration = "10s") -> Topology:

@@ -118,6 +118,14 @@ CASES = {
     "set": Case(set_(), SMALL, lambda rows: sorted(set(kept(rows)))),
     "count distinct": Case(count_distinct(value=str), TEXT, lambda rows: len(set(kept(rows)))),
     "top 3": Case(top_k(3), SMALL, lambda rows: sorted(kept(rows), reverse=True)[:3]),
+    "top 2 with ties": Case(
+        top_k(2, by=abs, ties=True, value=int),
+        SMALL,
+        lambda rows: sorted(
+            [v for v in kept(rows) if abs(v) >= sorted(map(abs, kept(rows)))[-2:][0]],
+            key=lambda v: (-abs(v), v < 0, v),
+        ),
+    ),
     "bottom 2 by size": Case(
         top_k(2, by=abs, largest=False, value=int),
         SMALL,
@@ -246,7 +254,7 @@ EQUALS = st.sampled_from(
 
 @pytest.mark.parametrize(
     "a",
-    [min_(), max_(), top_k(2), top_k(2, largest=False), max_by(lambda x: x), min_by(lambda x: x)],
+    [min_(), max_(), top_k(2), top_k(2, ties=True), top_k(2, largest=False), max_by(lambda x: x), min_by(lambda x: x)],
     ids=lambda a: str(a.name),
 )
 @settings(max_examples=200, deadline=None)

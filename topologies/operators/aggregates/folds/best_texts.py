@@ -1,6 +1,7 @@
 """The best values of many groups at once, by the ranks of their texts: no value is decoded.
 
-The answer is that of ``BestOf.of`` for each group: the highest ranks first, equal ones in the order of their bytes.
+The answer is that of ``BestOf.of`` for each group: the highest ranks first, equal ones in the order of their bytes, with
+ties all that are as good as the last.
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ class BestTexts:
     def __init__(self, kept: KeptBest | KeptByRank, written: WrittenTexts) -> None:
         self._k = kept.best.k if isinstance(kept, KeptBest) else 1
         self._largest = kept.best.largest if isinstance(kept, KeptBest) else kept.largest
+        self._ties = isinstance(kept, KeptBest) and kept.best.ties
         self._ranks = RankColumns(kept.serde, kept.by)
         self._written = written
 
@@ -90,7 +92,8 @@ class BestTexts:
         return self._cut(numbers[near], ranks[near], texts.to_list(), groups)  # type: ignore[arg-type]  # none is null
 
     def _near(self, numbers: Places, ranks: Ints, groups: int) -> Places:
-        """The values that may be among the best, in ascending order: lower ranks are better here."""
+        """The values that may be among the best, in ascending order; lower ranks are better. If there are more than ``k``,
+        these tie with the last."""
         order = np.lexsort((ranks, numbers))
         sizes = np.bincount(numbers, minlength=groups)
         last = np.cumsum(sizes) - sizes + np.minimum(sizes, self._k) - 1  # of a group without values: not read
@@ -129,7 +132,7 @@ class BestTexts:
         listed, begin = [texts[i] for i in order.tolist()], 0
         out: list[Best] = []
         for end in ends:
-            out.append(tuple(listed[begin : min(end, begin + self._k)]))
+            out.append(tuple(listed[begin : end if self._ties else min(end, begin + self._k)]))
             begin = end
         return out
 

@@ -7,7 +7,9 @@ Some choices are not obvious:
 * The memtable has a bloom filter, so that the lookup of a key never seen costs no walk through the skip list.
 * Blocks have a hash index in addition to the sorted one: batched reads of cached blocks are faster, and files a little
   larger.
-* Filters and indexes live in the block cache, so that ``block_cache_bytes`` bounds them too.
+* Filters and indexes live in the block cache, so that ``block_cache_bytes`` bounds them too. They are in parts, of which a
+  look-up reads one: the whole index of a file has hundreds of kilobytes, which is much to read again for each key of a
+  table whose indexes do not fit.
 * An entry in memory is found about ten times as fast as one in a cached block, so entries get three times the memory of
   blocks.
 * With many keys the size of this memory decides what a record costs, so it follows from the machine's memory. No option
@@ -24,6 +26,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from rocksdict import (
+    BlockBasedIndexType,
     BlockBasedOptions,
     Cache,
     ChecksumType,
@@ -173,6 +176,8 @@ def table_options(options: RocksDBOptions, cache: Cache | None = None) -> Option
         table.set_block_cache(cache)
     table.set_block_size(options.block_bytes)
     table.set_bloom_filter(options.bloom_bits_per_key, False)
+    table.set_index_type(BlockBasedIndexType.two_level_index_search())
+    table.set_partition_filters(True)
     table.set_cache_index_and_filter_blocks(True)
     table.set_pin_l0_filter_and_index_blocks_in_cache(True)
     table.set_data_block_index_type(DataBlockIndexType.binary_and_hash())

@@ -26,7 +26,8 @@ from penstock.streams.ports.chunk import Chunk
 from penstock.streams.ports.record_sizes import size_of
 
 TURN_MAX_BYTES = 8 << 20
-"""A bound, because a turn's records are in memory several times: as read, as decoded, as written."""
+"""The bound without a limit of the worker's memory: a turn's records are in memory several times, as read, as decoded, as
+written."""
 
 TURN_MAX_ROWS = 4_000
 """The most records of a turn if they are Python objects."""
@@ -40,14 +41,15 @@ GRAVE_S = 0.5
 
 class AdaptiveBatchSize:
     """``records``: how many the next turn may take, from ``least`` to ``most``, or fewer where those take longer than
-    ``turn_s``, are larger than ``TURN_MAX_BYTES``, or come as Python objects (``TURN_MAX_ROWS``). ``record_bytes``: the mean
-    size of a record of the last poll."""
+    ``turn_s``, are larger than ``max_bytes``, or come as Python objects (``TURN_MAX_ROWS``). ``record_bytes``: the mean size
+    of a record of the last poll."""
 
-    def __init__(self, least: int, most: int, turn_s: float) -> None:
+    def __init__(self, least: int, most: int, turn_s: float, max_bytes: int = TURN_MAX_BYTES) -> None:
         self.records = min(least, most)
         self._least = self.records
         self._most = most
         self._turn_s = turn_s
+        self._max_bytes = max_bytes
         self._fitting = most
         self._costs_s: deque[float] = deque(maxlen=REMEMBERED_TURNS)
         self.record_bytes = 0.0
@@ -64,7 +66,7 @@ class AdaptiveBatchSize:
         """Note a turn: how many records it processed, how long it took, how many are still buffered."""
         if not records:
             return
-        most = min(self._most, int(TURN_MAX_BYTES / max(self.record_bytes, 1.0)))
+        most = min(self._most, int(self._max_bytes / max(self.record_bytes, 1.0)))
         if self._in_rows:
             most = min(most, TURN_MAX_ROWS)
         if seconds > 0:

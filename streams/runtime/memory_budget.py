@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from penstock.streams.runtime.adaptive_batching import TURN_MAX_BYTES
+
 OUTSIDE_BYTES = 120 << 20
 """Memory that no limit counts: the peak of a join with a million rows was 177 MB with parts of 50 MB in all."""
 LEAST_BYTES = OUTSIDE_BYTES + (56 << 20)
@@ -24,6 +26,11 @@ _RECORD_BYTES = 1_200
 became 170, took 36 MB, half of it freed before the next batch."""
 
 
+_COPIES = 6
+"""How often the bytes of a turn are in memory: read ahead for the next one, and as read, decoded, joined, stored and
+written."""
+
+
 class MemoryParts(NamedTuple):
     """Bytes unless the name says otherwise; each is the most."""
 
@@ -34,6 +41,8 @@ class MemoryParts(NamedTuple):
     received_bytes: int
     sent_bytes: int
     batch_records: int
+    turn_bytes: int
+    """The records of one turn, as they are read. What their copies take is the part of ``batch_records``."""
     buffered_bytes: int
     """The most for each input partition; used only if one topic has to wait for another, so it is not counted."""
 
@@ -63,4 +72,6 @@ def memory_parts(memory_max_bytes: int, *, compiled: bool, write_buffer_bytes: i
     else:
         entries, blocks = 2 * part, 4 * part
         decoded = left - others - entries - blocks
-    return MemoryParts(entries, blocks, decoded, write_buffer, received, sent, batch, min(part, BUFFERED_MAX_BYTES))
+    turn = min(2 * part // _COPIES, TURN_MAX_BYTES)
+    buffered = min(part, BUFFERED_MAX_BYTES)
+    return MemoryParts(entries, blocks, decoded, write_buffer, received, sent, batch, turn, buffered)

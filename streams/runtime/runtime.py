@@ -129,7 +129,7 @@ class Runtime:
         self._events = events
         self._lag = LagWatch(events)
         self._late = False
-        self._pace = AdaptiveBatchSize(options.turn_min_records, options.turn_max_records, options.turn_max_s)
+        self._pace = AdaptiveBatchSize(*options.turn_bounds())
         self._pausing = PartitionPausing(
             options.buffered_max_records, options.buffered_max_bytes, clock.monotonic_s, events
         )

@@ -54,6 +54,7 @@ def runtime_options(
         turn_min_records=TURN_MIN_RECORDS[s.latency],
         turn_max_records=s.batch_max_records,
         turn_max_s=min(TURN_MAX_S[s.latency], s.commit_interval_ms / 1000 / 4),
+        turn_max_bytes=s.turn_max_bytes(),
         commit_delay_max_ms=min(s.commit_interval_ms // 4, COMMIT_DELAY_MAX_MS) if s.latency == "low" else 0,
         buffered_max_records=s.buffered_max_records,
         buffered_max_bytes=s.buffered_max_bytes(),

@@ -13,6 +13,7 @@ from penstock.state.machine.machine_memory import own_share_bytes
 from penstock.state.native import Choice, compiled
 from penstock.state.recovery.changelog import REPARTITION_RETENTION_MS
 from penstock.state.rocksdb.tuning import RocksDBOptions
+from penstock.streams.runtime.adaptive_batching import TURN_MAX_BYTES
 from penstock.streams.runtime.commit_protocol import Guarantee
 from penstock.streams.runtime.memory_budget import (
     BUFFERED_MAX_BYTES,
@@ -153,6 +154,11 @@ class WorkerSettings:
         """The bytes that may be buffered per input partition, besides ``buffered_max_records``."""
         parts = self.memory_parts()
         return BUFFERED_MAX_BYTES if parts is None else parts.buffered_bytes
+
+    def turn_max_bytes(self) -> int:
+        """The bytes of the records of one turn of the run loop."""
+        parts = self.memory_parts()
+        return TURN_MAX_BYTES if parts is None else parts.turn_bytes
 
     def queues_bytes(self) -> tuple[int, int]:
         """The memory of a consumer's and a producer's queue, unless librdkafka keys set it."""

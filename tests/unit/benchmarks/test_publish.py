@@ -10,9 +10,9 @@ from xml.etree import ElementTree
 import pytest
 
 from benchmarks import goals, plots, publish
+from benchmarks.curves import TENTH
 from benchmarks.goals import Finding, Results
 from benchmarks.plots import Line
-from penstock.streams.runtime.memory_budget import LEAST_BYTES
 
 MACHINE = {
     "kind": "machine", "machine": "a-2-cores", "cpu": "A", "cores": 2, "memory_gb": 24, "kernel": "6.1", "python": "3.11",
@@ -199,26 +199,26 @@ def test_two_processes_are_held_against_one_of_the_same_machine() -> None:
     assert verdicts([one, {**one, "on": "b", "records_per_s": 9.5e5}, two])[what].measured == "2.00×"
 
 
-def test_costs_of_keys_are_of_one_machine_and_apart_for_the_least_memory() -> None:
-    least = {"PENSTOCK_MEMORY_MAX_BYTES": str(LEAST_BYTES)}
+def test_costs_of_keys_are_of_one_machine_and_apart_for_a_tenth_of_the_memory() -> None:
     points = [
         {**curve("keys", 1_000_000, 9.0), "workload": "enrich", "on": "old"},
         {**curve("keys", 1_000_000, 2.0), "workload": "enrich", "on": "new"},
         {**curve("keys", 10_000_000, 2.4), "workload": "enrich", "on": "new"},
-        {**curve("keys", 10_000_000, 5.0), "workload": "enrich", "on": "new", "set": least},
+        {**curve("keys", 10_000_000, 5.0), "workload": "enrich", "on": "new", "set": TENTH},
     ]
     found = verdicts(points)
     assert found["enrich: cost per record from 1 M to 10 M keys"].measured == "1.20×"
-    assert found["enrich: cost per record from 1 M keys to 10 M in the least memory"].measured == "2.50×"
+    assert found["enrich: cost per record from 1 M keys to 10 M in a tenth of the memory"].measured == "2.50×"
     assert found["enrich: cost per record from 1 M to 100 M keys"].verdict == "not measured"
 
 
-def test_a_table_counts_as_large_only_beside_a_fiftieth_of_it() -> None:
+def test_a_table_counts_as_large_only_beside_little_memory() -> None:
     table = {"kind": "big_table", "void": "", "table_bytes": 10**10, "memory_bytes": 10**9, "peak_bytes": 9 * 10**8}
-    what = "a table of fifty times memory_max_bytes: memory at peak against it"
+    what = "a table in the proportion of 100 GB to 2 GB: peak memory against memory_max_bytes"
     assert verdicts([table])[what].verdict == "not measured"
-    small = {**table, "memory_bytes": 2 * 10**8, "peak_bytes": 19 * 10**7}
-    assert verdicts([table, small])[what].measured == "0.95×"
+    small = {**table, "memory_bytes": 312 * 10**6, "peak_bytes": 390 * 10**6}
+    assert verdicts([table, small])[what].measured == "1.25×"
+    assert verdicts([{**table, "table_bytes": 10**11, "memory_bytes": 2 * 10**9}])[what].verdict == "reached"
 
 
 def test_the_report_shows_everything_that_was_brought(tmp_path: Path) -> None:

@@ -122,6 +122,13 @@ def test_large_records_make_small_turns(columns: bool) -> None:
     assert pace.records == 20_000
 
 
+def test_turns_are_smaller_where_memory_is_bounded() -> None:
+    pace = AdaptiveBatchSize(1_000, 20_000, 0.05, 1 << 20)
+    pace.took([chunk(3, 1 << 10, True)])
+    pace.turned(1_000, 0.0, 9_000)
+    assert pace.records == 1_024
+
+
 def test_turns_of_rows_stay_small_whatever_small_polls_came_as() -> None:
     pace = AdaptiveBatchSize(1_000, 20_000, 0.05)
     seen = []

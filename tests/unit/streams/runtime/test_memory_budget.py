@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from penstock.state.native import without
 from penstock.state.rocksdb.tuning import RocksDBOptions
+from penstock.streams.runtime.adaptive_batching import TURN_MAX_BYTES
 from penstock.streams.runtime.memory_budget import (
     LEAST_BYTES,
     OUTSIDE_BYTES,
@@ -52,6 +53,7 @@ def test_without_a_bound_nothing_changes() -> None:
     free = settings()
     assert free.within_memory() is free
     assert free.queues_bytes() == (RECEIVED_MAX_BYTES, SENT_MAX_BYTES)
+    assert free.turn_max_bytes() == TURN_MAX_BYTES
 
 
 def test_every_bound_is_lowered_to_its_part() -> None:
@@ -68,6 +70,7 @@ def test_every_bound_is_lowered_to_its_part() -> None:
     assert lowered.batch_max_records == parts.batch_records < bound.batch_max_records
     assert lowered.buffered_max_records == 2 * parts.batch_records
     assert lowered.queues_bytes() == (parts.received_bytes, parts.sent_bytes)
+    assert lowered.turn_max_bytes() == parts.turn_bytes < TURN_MAX_BYTES // 4
     assert lowered.within_memory() == lowered
 
 

@@ -40,10 +40,11 @@ advise for throughput; `penstock-rows` is Penstock with Python functions only, w
 of **others' cores**, the machine had other work to do or its host took the processor away, and the rates of that row
 say little."""
 GOALS = """Latency goals exist twice: Penstock with `latency="low"` (the series *adaptive, low latency*), and as it
-comes (the series *adaptive*). The machine has two cores, of which one worker process and the broker take nearly all, so
-a second process has little left to be faster with. With a hundred million keys the answer of `keyed-count` does not fit
-into memory: ten million with a tenth of the stores' memory are the same proportion. Of the Nexmark goals a query counts if
-all of its answer is right, or if only its last rows are not written yet."""
+comes (the series *adaptive*). Milliseconds hold what the machine takes without any system (*no system*). The machine has
+two cores, of which one worker process and the broker take nearly all, so a second process has little left to be faster
+with. With a hundred million keys the answer of `keyed-count` does not fit into memory: ten million with a tenth of the
+stores' memory are the same proportion. Of the Nexmark goals a query counts if all of its answer is right, or if only its
+last rows are not written yet."""
 DRAIN = """What to know beside these figures:
 
 - **writes/input** differs by kind: Penstock combines the records of a key before it writes them to a repartition

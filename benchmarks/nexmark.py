@@ -63,9 +63,10 @@ faster again. The watermark goes through a
 repartition topic in steps of 100 ms of event time, so query 11 has not closed the sessions that end within the last step,
 which Flink has. Of ten million events Flink with its state on the heap did not finish queries 7, 9 and 20 within five
 minutes, so they have fewer. Flink's planner leaves unused fields out before it keys and joins; in Penstock the program says
-so, as query 4 does with `select`. Query 8 reads persons and auctions as one stream of which each person has a group, instead
-of a join of two groups. The two rows of a query were measured one after the other on one machine; of two such machines one
-may be half as fast, so only their ratio is to be read."""
+so, as query 4 does with `select`. Query 5 keeps the best counts of a window with their ties, where Flink joins the counts
+with their highest; query 8 reads persons and auctions as one stream of which each person has a group, instead of a join of
+two groups. The two rows of a query were measured one after the other on one machine; of two such machines one may be half
+as fast, so only their ratio is to be read."""
 SYSTEMS: Mapping[str, System] = {
     system.name: system
     for system in (

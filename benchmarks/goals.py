@@ -187,37 +187,27 @@ def _grown(near: list[Result], far: list[Result], field: str = "cpu_s_per_millio
 
 
 def of_nexmark(results: Results) -> list[Finding]:
-    """Queries beside Flink SQL, one partition and one process, the last lines of each: how many have twice its rate for half
-    of its CPU, and the least of the rates. A query whose right answer was not written does not count."""
-    last: dict[str, dict[str, Result]] = {}
-    for line in results.of("nexmark"):
-        if line.get("partitions", 1) == line.get("processes", 1) == 1:
-            last.setdefault(line["query"], {})[line.get("system", "penstock")] = line
-    compared = [_beside_flink(of) for of in last.values() if {"penstock-per-commit", "flink"} <= of.keys()]
+    """Nexmark against Flink SQL, with one partition and one process: how many queries reach twice its rate on half its CPU,
+    and the lowest ratio of the rates. A query without a right answer reaches neither."""
+    last = nexmark.last_results(results.of("nexmark"))
+    ours = {query: r for (query, *rest), r in last.items() if rest == ["penstock-per-commit", 1, 1]}
+    flinks = {query: r for (query, *rest), r in last.items() if rest == ["flink", 1, 1]}
+    compared = [_against_flink(ours[query], flinks[query]) for query in ours.keys() & flinks.keys()]
     both = sum(rate >= 2 and cost <= 0.5 for rate, cost in compared)
-    what, least = "queries with twice Flink SQL's events/s for half of its CPU", "least events/s against Flink SQL"
-    if not compared:
-        return [Finding(f"Nexmark: {what}", "≥ 18", "-", "not measured"), _at_least(f"Nexmark: {least}", 1, [])]
+    measured = f"{both} of {len(compared)}" if compared else "-"
+    what = "Nexmark: queries with twice Flink SQL's events/s for half of its CPU"
+    rates = [min(rate for rate, _ in compared)] if compared else []
     return [
-        Finding(f"Nexmark: {what}", "≥ 18", f"{both} of {len(compared)}", _verdict(both >= 18)),
-        _at_least(f"Nexmark: {least}", 1, [min(rate for rate, _ in compared)]),
+        Finding(what, "≥ 18", measured, _verdict(both >= 18) if compared else "not measured"),
+        _at_least("Nexmark: least events/s against Flink SQL", 1, rates),
     ]
 
 
-def _beside_flink(of: dict[str, Result]) -> tuple[float, float]:
+def _against_flink(ours: nexmark.Result, flinks: nexmark.Result) -> tuple[float, float]:
     """Rate and CPU as multiples of Flink's; 0 and infinity if one of the two did not end, or the answer differs."""
-    ours, flinks = of["penstock-per-commit"], of["flink"]
-    if not (ours["seconds"] and flinks["seconds"] and nexmark.nothing_wrong(ours["verdict"])):
+    if not (ours.seconds and flinks.seconds and nexmark.nothing_wrong(ours.verdict)):
         return 0.0, float("inf")
-    (rate, cost), (their_rate, their_cost) = (_of_all_or_steady(line) for line in (ours, flinks))
-    return rate / their_rate, cost / their_cost
-
-
-def _of_all_or_steady(line: Result) -> tuple[float, float]:
-    """Events per second and CPU-seconds per million, of the steady part if there is one."""
-    if part := line["steady"]:
-        return part["records_per_s"], part["cpu_s_per_million"]
-    return line["events"] / line["seconds"], line["cpu_s"] / line["events"] * 1e6
+    return ours.events_per_s / flinks.events_per_s, ours.cpu_s_per_million / flinks.cpu_s_per_million
 
 
 def cores(results: Results, workload: str, needed: float) -> Finding:

@@ -103,6 +103,16 @@ class Result(NamedTuple):
     partitions: int = 1
     processes: int = 1
 
+    @property
+    def events_per_s(self) -> float:
+        """Of the steady part, or of the whole run if it has none; 0 if it did not end."""
+        return self.steady.records_per_s if self.steady else self.events / self.seconds if self.seconds else 0.0
+
+    @property
+    def cpu_s_per_million(self) -> float:
+        """Of the steady part, or of the whole run."""
+        return self.steady.cpu_s_per_million if self.steady else self.cpu_s / self.events * 1e6
+
 
 def expected(query: str, events: list[Record]) -> list[Pair]:
     """What the test driver writes."""
@@ -242,9 +252,9 @@ def table(results: Iterable[Result]) -> tuple[list[str], list[list[str]]]:
     """Head and rows."""
     rows = []
     for r in results:
-        part = r.steady
-        rate = f"{part.records_per_s:,.0f}" if part else f"{r.events / r.seconds:,.0f} (whole)" if r.seconds else "-"
-        cost = f"{part.cpu_s_per_million:.1f}" if part else f"{r.cpu_s / r.events * 1e6:.1f} (whole)"
+        whole = "" if r.steady else " (whole)"
+        rate = f"{r.events_per_s:,.0f}{whole}" if r.steady or r.seconds else "-"
+        cost = f"{r.cpu_s_per_million:.1f}{whole}"
         said = NOTHING if r.verdict == "equal" and not r.written else r.verdict
         rows.append(
             [
@@ -269,8 +279,14 @@ def about(systems: Iterable[str]) -> str:
 
 
 def brought(lines: Iterable[Mapping[str, Any]]) -> tuple[list[str], list[list[str]]]:
-    """The table of results read back from a file; of one query, system, and numbers of partitions and processes the last
-    counts. Lines that name no system are Penstock's."""
+    """The table of results read back from a file."""
+    last = last_results(lines)
+    return table(sorted(last.values(), key=lambda r: (list(QUERIES).index(r.query), r.partitions)))
+
+
+def last_results(lines: Iterable[Mapping[str, Any]]) -> dict[tuple[str, str, int, int], Result]:
+    """The last result of each query, system, and numbers of partitions and processes. Lines that name no system are
+    Penstock's."""
     last: dict[tuple[str, str, int, int], Result] = {}
     for line in lines:
         facts = {name: line[name] for name in Result._fields if name in line} | {
@@ -278,7 +294,7 @@ def brought(lines: Iterable[Mapping[str, Any]]) -> tuple[list[str], list[list[st
         }
         result = Result(**{**facts, "steady": Steady(**line["steady"]) if line["steady"] else None})
         last[result.query, result.system, result.partitions, result.processes] = result
-    return table(sorted(last.values(), key=lambda r: (list(QUERIES).index(r.query), r.partitions)))
+    return last
 
 
 def arguments(argv: list[str] | None = None) -> argparse.Namespace:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
 import os
 import shutil
 import subprocess
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -32,8 +33,8 @@ class Bench:
     limit_s: float = 300.0
     extra: dict[str, str] = dataclasses.field(default_factory=dict)
     kept: Path | None = None
-    _commands: dict[str, list[str] | UnavailableError] = dataclasses.field(default_factory=dict)
-    _started: int = 0
+    _commands: dict[Callable[..., list[str]], list[str] | UnavailableError] = dataclasses.field(default_factory=dict)
+    _started: Iterator[int] = dataclasses.field(default_factory=lambda: itertools.count(1))
 
     @property
     def variant(self) -> Variant:
@@ -41,21 +42,22 @@ class Bench:
         return self.log.variant
 
     def command(self, system: System, workload: str) -> list[str]:
-        """The system's command, made ready on first use; ``UnavailableError`` each time if that failed."""
-        if system.program not in self._commands:
+        """The system's command, made ready on first use; ``UnavailableError`` each time if that failed. Systems share it if
+        they are made ready by one function, and not because workloads name them alike: two checkouts are one program."""
+        made = self._commands
+        if system.make_ready not in made:
             try:
-                self._commands[system.program] = system.make_ready(self.work, self.peers)
+                made[system.make_ready] = system.make_ready(self.work, self.peers)
             except UnavailableError as error:
-                self._commands[system.program] = error
-        command = self._commands[system.program]
+                made[system.make_ready] = error
+        command = made[system.make_ready]
         if isinstance(command, UnavailableError):
             raise command
         return [*command, system.words.get(workload, workload)]
 
     def new_application(self, system: System, workload: str) -> str:
         """A name never used before: a new group, new internal topics, a new state folder."""
-        self._started += 1
-        return f"{system.name[:2]}-{workload}-{int(time.time())}-{self._started}"
+        return f"{system.name[:2]}-{workload}-{int(time.time())}-{next(self._started)}"
 
     def state_folder(self, application: str) -> Path:
         """Where the application keeps its stores."""

@@ -4,14 +4,15 @@ how. Exit status: 0 no, 1 yes (or a void run), 2 nothing is stored for this kind
 
 A workload that seems to have regressed gets as many repetitions again before it is said.
 
-``--compare-with FOLDER`` needs no stored cost: the checkout there, made ready with ``make venv``, and this one take turns,
-run by run, on one broker and over the same records. What the machine does to one run, it then does to its neighbour.
+``--compare-with FOLDER`` needs no stored cost: the checkout there, made ready with ``make venv``, and this one drain the
+same records at the same time, see ``side_by_side.py``. Pairs of runs go on until it is decided whether the cost grew by more
+than three per cent. Memory of the same pairs is printed too. Exit status 1: a figure grew, or a run was void.
 """
 
 from __future__ import annotations
 
 import argparse
-import dataclasses
+import itertools
 import json
 import os
 import sys
@@ -25,32 +26,28 @@ from benchmarks.bench import Bench
 from benchmarks.drain import drain
 from benchmarks.harness import add_common, open_bench, say
 from benchmarks.machine import kind, machine
-from benchmarks.regression import THRESHOLD, Costs, Finding, compare, judge, missing, stored
+from benchmarks.regression import THRESHOLD, Comparison, Costs, Finding, Verdict, compare, judge, missing, stored
 from benchmarks.report import markdown
 from benchmarks.restore import RESTORE_SIZES, restore_pair
+from benchmarks.side_by_side import GUARANTEE, Pair, VoidError, of_checkout, on, pairs, share_out_processors
 from benchmarks.systems import PENSTOCK, System
 from benchmarks.workloads import WORKLOADS
 
 BASELINES = Path(__file__).parent / "baselines"
 GATED = ("ysb", "wordcount", "enrich", "keyed-count", "restore")
-GUARANTEE = "ALO"
-
-
-class VoidError(Exception):
-    """A run gave no figure; the message says why."""
+REPETITIONS = 3
+LEAST_PAIRS, MOST_PAIRS = 5, 20
 
 
 def arguments(argv: list[str] | None = None) -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.gate", description="Has a cost of Penstock's grown?")
     parser.add_argument("--workloads", nargs="+", choices=GATED, default=list(GATED), help="of: %(choices)s (all)")
-    parser.add_argument("--repetitions", type=int, default=3, help="of each workload (default: %(default)s)")
+    parser.add_argument("--repetitions", type=int, help="of each workload (3; to compare: 20 at most)")
     parser.add_argument("--part", type=float, default=1.0, help="of the benchmark's records (default: %(default)s)")
     parser.add_argument("--threshold", type=float, default=THRESHOLD, help="growth that fails (default: %(default)s)")
     parser.add_argument("--processor", type=int, help="run all on this one, the broker too: costs then vary less")
-    parser.add_argument(
-        "--compare-with", type=Path, metavar="FOLDER", help="take turns with the checkout in this folder"
-    )
+    parser.add_argument("--compare-with", type=Path, metavar="FOLDER", help="run beside the checkout in this folder")
     parser.add_argument("--update", action="store_true", help="store what is measured now, and pass")
     add_common(parser)
     return parser.parse_args(argv)
@@ -71,15 +68,6 @@ def loop_s() -> float:
             orjson.loads(text)
         np.sort(block[::-1].copy())
     return time.process_time() - began
-
-
-def of_checkout(folder: Path) -> System:
-    """Penstock as it is in another checkout."""
-    root = folder.resolve()
-    command = ["env", f"PYTHONPATH={root / '.package'}{os.pathsep}{root}", str(root / ".venv" / "bin" / "python")]
-    return dataclasses.replace(
-        PENSTOCK, name="penstock-there", make_ready=lambda work, peers: [*command, "-m", "benchmarks.penstock_app"]
-    )
 
 
 def cost_of(bench: Bench, workload: str, part: float, system: System = PENSTOCK) -> float:
@@ -107,16 +95,23 @@ def costs_of(bench: Bench, workload: str, repetitions: int, part: float) -> Cost
     return Costs(costs, loops)
 
 
-def in_turns(bench: Bench, other: System, workload: str, repetitions: int, part: float) -> Finding:
-    """Repetitions of this checkout and the other one in turns; who begins changes each time."""
-    costs: dict[str, list[float]] = {PENSTOCK.name: [], other.name: []}
-    for repetition in range(repetitions):
-        pair = (PENSTOCK, other) if repetition % 2 == 0 else (other, PENSTOCK)
-        for system in pair:
-            costs[system.name].append(cost_of(bench, workload, part, system))
-        ours, theirs = (made[-1] for made in costs.values())
-        say(f"{workload} {repetition + 1} of {repetitions}: {ours:.2f} CPU s/M, {theirs:.2f} there")
-    return compare(workload, costs[PENSTOCK.name], costs[other.name])
+def compare_pairs(
+    bench: Bench, systems: tuple[System, System], workload: str, most: int, part: float
+) -> list[Comparison]:
+    """Take pairs of runs until their cost is decided, ``most`` at most."""
+    taken: list[Pair] = []
+    found: list[Comparison] = []
+    running = pairs(bench, workload, systems, part)
+    next(running)
+    for pair in itertools.islice(running, most):
+        taken.append(pair)
+        found = [compare(f"{workload} {name}", *zip(*(one[name] for one in taken), strict=True)) for name in pair]
+        seen = ", ".join(f"{name} {here:.3g} / {there:.3g}" for name, (here, there) in pair.items())
+        say(f"{workload} {len(taken)}: {seen}; {found[0].words}")
+        if len(taken) >= LEAST_PAIRS and found[0].verdict is not Verdict.OPEN:
+            break
+    running.close()
+    return found
 
 
 def table(found: dict[str, Costs], findings: list[Finding]) -> str:
@@ -135,25 +130,32 @@ def table(found: dict[str, Costs], findings: list[Finding]) -> str:
 
 
 def compared(options: argparse.Namespace) -> int:
-    """Measure this checkout and another one in turns."""
-    other, findings = of_checkout(options.compare_with), []
+    """Measure this checkout and another one at the same time."""
+    processors = share_out_processors()
+    systems = on(processors, PENSTOCK), on(processors, of_checkout(options.compare_with))
+    found: list[Comparison] = []
+    void = False
     with open_bench(options) as opened:
-        try:
-            for workload in options.workloads:
-                findings.append(in_turns(opened.bench(), other, workload, options.repetitions, options.part))
-        except VoidError as error:
-            print(f"void: {error}")
-    print(markdown(["workload", "against the other checkout"], [[f.workload, f.words] for f in findings]))
-    return int(len(findings) < len(options.workloads) or any(f.regressed for f in findings))
+        for workload in options.workloads:
+            try:
+                found += compare_pairs(
+                    opened.bench(), systems, workload, options.repetitions or MOST_PAIRS, options.part
+                )
+            except VoidError as error:
+                void = True
+                print(f"void: {error}")
+    print(markdown(["figure", "here against there"], [[one.what, one.words] for one in found]))
+    return int(void or any(one.verdict is Verdict.GREW for one in found))
 
 
 def main(argv: list[str] | None = None) -> int:
     """Measure and compare, or store."""
     options = arguments(argv)
-    if options.processor is not None:
-        os.sched_setaffinity(0, {options.processor})
     if options.compare_with is not None:
         return compared(options)
+    if options.processor is not None:
+        os.sched_setaffinity(0, {options.processor})
+    repetitions = options.repetitions or REPETITIONS
     path = BASELINES / f"{kind()}.json"
     kept = json.loads(path.read_text()) if path.exists() else {"workloads": {}}
     if not options.update and (absent := missing(kept, options.workloads)):
@@ -165,12 +167,12 @@ def main(argv: list[str] | None = None) -> int:
         bench = opened.bench()
         try:
             for workload in options.workloads:
-                costs = costs_of(bench, workload, options.repetitions, options.part)
+                costs = costs_of(bench, workload, repetitions, options.part)
                 if not options.update:
                     finding = judge(workload, costs, kept["workloads"][workload], options.threshold)
                     if finding.regressed:
                         say(f"{workload} {finding.words}: repeated before it is said")
-                        again = costs_of(bench, workload, options.repetitions, options.part)
+                        again = costs_of(bench, workload, repetitions, options.part)
                         costs = Costs([*costs[0], *again[0]], [*costs[1], *again[1]])
                         finding = judge(workload, costs, kept["workloads"][workload], options.threshold)
                     findings.append(finding)

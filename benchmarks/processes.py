@@ -6,6 +6,7 @@ import contextlib
 import os
 import signal
 import subprocess
+import time
 from pathlib import Path
 from typing import NamedTuple
 
@@ -62,16 +63,28 @@ def stolen_cpu_s() -> float:
     return int(Path("/proc/stat").read_text().split()[8]) / os.sysconf("SC_CLK_TCK")
 
 
-def stop(process: subprocess.Popen[bytes]) -> None:
-    """End the process by SIGTERM, and what remains of its tree by SIGKILL."""
+def stop(process: subprocess.Popen[bytes]) -> float:
+    """End the process by SIGTERM, and what remains of its tree by SIGKILL. Returns the CPU-seconds that it used to its very
+    end, with those of children that it waited for; 0 if it had ended before."""
     if process.poll() is not None:
-        return
+        return 0.0
     members = tree(process.pid)
     process.send_signal(signal.SIGTERM)
-    try:
-        process.wait(STOP_S)
-    except subprocess.TimeoutExpired:
+    if not _ended(process.pid, STOP_S):
         for pid in members:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-        process.wait()
+        _ended(process.pid, STOP_S)
+    cpu_s = usage([process.pid]).cpu_s
+    process.wait()
+    return cpu_s
+
+
+def _ended(pid: int, within_s: float) -> bool:
+    """Whether a child has ended, without collecting it: its times can still be read then."""
+    until_s = time.monotonic() + within_s
+    while os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT | os.WNOHANG) is None:
+        if time.monotonic() > until_s:
+            return False
+        time.sleep(0.02)
+    return True

@@ -5,17 +5,31 @@ the same machine: what slows everything (another clock rate, a busy neighbour on
 those of the same kind of machine. One repetition says little, so a workload has regressed only if the median of its
 repetitions lies above the stored one by more than the threshold, and the lowest of them by more than half of it: a cost
 that really grew has grown in every repetition.
+
+Two checkouts that run at the same time need no stored cost: each pair of runs gives a ratio, and what the machine does to
+one run it does to the other. ``compare`` says between which ends the ratio lies; the gate takes pairs until both ends are
+on one side of the threshold.
 """
 
 from __future__ import annotations
 
+import enum
+import math
 import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 THRESHOLD = 0.15
-IN_TURNS_THRESHOLD = 0.03
-"""Of runs that took turns."""
+COMPARED_THRESHOLD = 0.03
+"""Of two checkouts that ran at the same time."""
+
+
+class Verdict(enum.Enum):
+    """What pairs of runs say of a figure."""
+
+    HELD = "held"
+    GREW = "REGRESSED"
+    OPEN = "not decided"
 
 
 class Costs(NamedTuple):
@@ -38,6 +52,30 @@ class Finding(NamedTuple):
     lowest: float
     regressed: bool
     words: str
+
+
+class Comparison(NamedTuple):
+    """A figure here as a multiple of the figure there, with the ends between which it lies with nine chances in ten."""
+
+    what: str
+    ratio: float
+    low: float
+    high: float
+    pairs: int
+
+    @property
+    def verdict(self) -> Verdict:
+        """Whether it grew by more than the threshold."""
+        limit = 1 + COMPARED_THRESHOLD
+        if self.low > limit:
+            return Verdict.GREW
+        return Verdict.HELD if self.high <= limit else Verdict.OPEN
+
+    @property
+    def words(self) -> str:
+        """One line for people."""
+        ends = f"{self.low - 1:+.1%} to {self.high - 1:+.1%}" if self.pairs > 1 else "one pair"
+        return f"{self.ratio - 1:+.1%} ({ends}; {self.pairs} pairs): {self.verdict.value}"
 
 
 def stored(costs: Costs) -> dict[str, Any]:
@@ -68,19 +106,34 @@ def judge(workload: str, costs: Costs, baseline: Mapping[str, Any], threshold: f
     return Finding(workload, median, lowest, regressed, words)
 
 
-def compare(workload: str, ours: Sequence[float], theirs: Sequence[float]) -> Finding:
-    """Compare the costs of two checkouts that took turns: of each pair of neighbours the ratio. Regressed: the median of
-    the ratios is above 1 by more than the threshold, and most pairs say so. Raises ``ValueError`` without a pair."""
-    ratios = [a / b for a, b in zip(ours, theirs, strict=True)]
-    if not ratios:
-        raise ValueError(f"{workload}: nothing to compare; run it at least once")
-    median, lowest = statistics.median(ratios), min(ratios)
-    limit = 1 + IN_TURNS_THRESHOLD
-    regressed = median > limit and sum(ratio > limit for ratio in ratios) * 3 >= len(ratios) * 2
-    pairs = ", ".join(f"{a:.2f} / {b:.2f}" for a, b in zip(ours, theirs, strict=True))
-    return Finding(
-        workload, median, lowest, regressed, f"{'REGRESSED: ' if regressed else ''}{median - 1:+.1%} ({pairs})"
+def compare(what: str, ours: Sequence[float], theirs: Sequence[float]) -> Comparison:
+    """Compare figures of two checkouts, pair by pair: the mean of the logarithms of the ratios, and its interval by
+    Student's t, 5 % on each side. Raises ``ValueError`` without a pair or for a figure that is not above 0."""
+    if not ours or min(*ours, *theirs) <= 0:
+        raise ValueError(f"{what}: nothing to compare; run it at least once, and take figures above 0")
+    logs = [math.log(a / b) for a, b in zip(ours, theirs, strict=True)]
+    mean = statistics.fmean(logs)
+    half = math.inf
+    if len(logs) > 1:
+        half = _student_t(len(logs) - 1) * statistics.stdev(logs) / math.sqrt(len(logs))
+    return Comparison(what, math.exp(mean), math.exp(mean - half), math.exp(mean + half), len(logs))
+
+
+def _student_t(freedom: int) -> float:
+    """The 95th percentile of Student's distribution, by the expansion of Abramowitz and Stegun, 26.7.5; exact for 1 and 2
+    degrees of freedom."""
+    if freedom == 1:
+        return math.tan(0.45 * math.pi)
+    if freedom == 2:
+        return 0.9 * math.sqrt(2 / (4 * 0.95 * 0.05))
+    x: float = statistics.NormalDist().inv_cdf(0.95)
+    terms: tuple[float, ...] = (
+        (x**3 + x) / 4,
+        (5 * x**5 + 16 * x**3 + 3 * x) / 96,
+        (3 * x**7 + 19 * x**5 + 17 * x**3 - 15 * x) / 384,
+        (79 * x**9 + 776 * x**7 + 1482 * x**5 - 1920 * x**3 - 945 * x) / 92160,
     )
+    return x + sum(term / float(freedom) ** power for power, term in enumerate(terms, 1))
 
 
 def missing(baseline: Mapping[str, Any], workloads: Sequence[str]) -> list[str]:

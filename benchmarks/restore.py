@@ -9,7 +9,6 @@ ended: an engine may write what it restored to the disk before it goes on, or wh
 
 from __future__ import annotations
 
-import resource
 import shutil
 import time
 from typing import Any, NamedTuple
@@ -45,12 +44,12 @@ def restore(bench: Bench, system: System, guarantee: str, records: int) -> Resto
     log.create(f"{application}-out")
     log.load("clicks", records, topic)
     try:
-        if (why := _drain(bench, system, guarantee, application, records)[0]) is not None:
+        if (why := drained(bench, system, guarantee, application, records)[0]) is not None:
             return Restored(Verdict(False, f"before the loss: {why}"))
         changelog = sum(log.count(name) for name in log.internal_topics(application, "changelog"))
         shutil.rmtree(bench.state_folder(application), ignore_errors=True)
         log.append(topic, map(data.user_key, range(NEW_CLICKS)), log.base_ms + records // data.RECORDS_PER_MS)
-        why, seconds, cpu_s = _drain(bench, system, guarantee, application, records + NEW_CLICKS)
+        why, seconds, cpu_s = drained(bench, system, guarantee, application, records + NEW_CLICKS)
         if why is not None:
             return Restored(Verdict(False, f"after the loss: {why}"), changelog)
         expected = oracle.clicks_per_user(records, bench.variant.keys)
@@ -64,28 +63,21 @@ def restore(bench: Bench, system: System, guarantee: str, records: int) -> Resto
         bench.clean(application)
 
 
-def _drain(
+def drained(
     bench: Bench, system: System, guarantee: str, application: str, records: int
 ) -> tuple[str | None, float, float]:
-    """Why it was not done, or ``None``; seconds until it was; CPU-seconds of the whole process."""
+    """Start the system, and stop it when all is committed: why it was not done, or ``None``; seconds until it was;
+    CPU-seconds of the whole process."""
     began = time.monotonic()
     topic = f"{application}-in"
     process = bench.start(system, "keyed-count", guarantee, application, topic, {"COMMIT_MS": "200", **LEAVE_GROUP})
     try:
         _, done = watch(bench, process, application, topic, records, guarantee)
     finally:
-        before_s = _children_cpu_s()
-        stop(process)
-        cpu_s = _children_cpu_s() - before_s
+        cpu_s = stop(process)
     if done is None:
         return f"not done after {time.monotonic() - began:.0f} s, see logs/{application}.log", 0.0, 0.0
     return None, done.at_s - began, cpu_s
-
-
-def _children_cpu_s() -> float:
-    """CPU-seconds of the processes that were started here and have ended."""
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
 
 
 def restore_pair(bench: Bench, system: System, guarantee: str, sizes: tuple[int, int]) -> dict[str, Any]:

@@ -14,6 +14,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 WARM_PART = 0.4
+STARTED_PART = 0.1
+"""Where start-up and the loading of tables are over, for programs that do not compile while they run."""
 SHORTEST_S = 3.0
 
 
@@ -79,6 +81,15 @@ def steady(samples: Sequence[Sample], records: int, warm_part: float = WARM_PART
     if found.seconds < SHORTEST_S:
         return f"its steady part lasted {found.seconds:.1f} s, less than {SHORTEST_S:g}: give it more records"
     return found
+
+
+def cost_after(seen: Sequence[tuple[float, float, int, int]], records: int, part: float = STARTED_PART) -> float:
+    """CPU-seconds per million records from the first commit behind ``part`` of the records to the last one; ``seen`` is
+    ``Run.samples``. Raises ``ValueError`` if fewer than two commits lie there."""
+    counted = [sample for sample in seen if sample[3] >= part * records]
+    if not counted or counted[0][3] >= counted[-1][3]:
+        raise ValueError(f"{len(counted)} commits were seen behind {part:.0%} of the records: give it more")
+    return (counted[-1][1] - counted[0][1]) / (counted[-1][3] - counted[0][3]) * 1e6
 
 
 class Spread(NamedTuple):

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
+import statistics
+
 import pytest
 
-from benchmarks.regression import THRESHOLD, Costs, compare, judge, missing, stored
+from benchmarks.regression import THRESHOLD, Costs, Verdict, compare, judge, missing, stored
 
 BASELINE = stored(Costs([4.0, 4.1, 3.9], [1.0, 1.0, 1.0]))
 
@@ -54,25 +57,44 @@ def test_what_cannot_be_compared_is_refused() -> None:
     assert missing({}, ["ysb"]) == ["ysb"]
 
 
+PAIRS_OF_ONE_COST = [
+    *((12.60, 13.39), (14.70, 14.71), (14.32, 14.46), (12.51, 12.12)),
+    *((20.27, 19.90), (18.61, 17.76), (16.83, 17.78), (15.27, 15.45)),
+]
+"""CPU-seconds of one checkout beside itself: pairs differ by a third, the two of a pair by some per cent."""
+
+
 @pytest.mark.parametrize(
-    ("ours", "theirs", "regressed"),
-    [
-        ([4.2, 8.4, 4.3], [4.0, 8.0, 4.0], True),  # each is dearer than its neighbour, whatever the machine did
-        ([4.1, 8.2, 4.0], [4.0, 8.0, 4.0], False),  # less than three per cent
-        ([4.4, 8.0, 4.4, 4.0], [4.0, 8.0, 4.0, 4.1], False),  # two of four pairs: noise
-        ([4.4, 8.0, 4.4], [4.0, 8.0, 4.0], True),  # two of three
-        ([3.0, 3.0, 3.0], [4.0, 4.0, 4.0], False),
-    ],
+    ("growth", "verdict"), [(0.9, Verdict.HELD), (1.0, Verdict.HELD), (1.03, Verdict.OPEN), (1.1, Verdict.GREW)]
 )
-def test_checkouts_that_took_turns_are_compared_pair_by_pair(
-    ours: list[float], theirs: list[float], regressed: bool
-) -> None:
-    finding = compare("ysb", ours, theirs)
-    assert finding.regressed is regressed
-    assert finding.words.startswith("REGRESSED") is regressed
-    assert f"{ours[0]:.2f} / {theirs[0]:.2f}" in finding.words
+def test_what_grew_is_told_from_what_the_machine_does(growth: float, verdict: Verdict) -> None:
+    here, there = zip(*PAIRS_OF_ONE_COST, strict=True)
+    found = compare("ysb", [cost * growth for cost in here], there)
+    assert found.verdict is verdict
+    assert found.ratio == pytest.approx(growth, rel=0.01)
+    assert found.low < found.ratio < found.high
+    assert verdict.value in found.words
 
 
-def test_without_a_pair_there_is_nothing_to_compare() -> None:
-    with pytest.raises(ValueError, match="nothing to compare"):
-        compare("ysb", [], [])
+def test_what_holds_by_chance_stays_open() -> None:
+    assert compare("ysb", [4.0], [4.4]).verdict is Verdict.OPEN
+    assert compare("ysb", [4.0, 4.0], [4.4, 4.0]).verdict is Verdict.OPEN
+    assert "one pair" in compare("ysb", [4.0], [4.4]).words
+
+
+@pytest.mark.parametrize(
+    ("pairs", "percentile"), [(2, 6.314), (3, 2.920), (4, 2.353), (5, 2.132), (8, 1.895), (16, 1.753), (200, 1.653)]
+)
+def test_the_ends_are_student_s(pairs: int, percentile: float) -> None:
+    """Against the published table of the 95th percentile."""
+    logs = [0.01 * (-1) ** place for place in range(pairs)]
+    found = compare("ysb", [math.exp(value) for value in logs], [1.0] * pairs)
+    spread = statistics.stdev(logs) / math.sqrt(pairs)
+    assert (math.log(found.high) - statistics.fmean(logs)) / spread == pytest.approx(percentile, rel=0.005)
+    assert math.log(found.high) - statistics.fmean(logs) == pytest.approx(statistics.fmean(logs) - math.log(found.low))
+
+
+def test_without_figures_there_is_nothing_to_compare() -> None:
+    for here, there in (([], []), ([0.0], [1.0]), ([1.0], [-1.0])):
+        with pytest.raises(ValueError, match="nothing to compare"):
+            compare("ysb", here, there)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks.steady import Sample, Steady, between, changes, spread, steady
+from benchmarks.steady import Sample, Steady, between, changes, cost_after, spread, steady
 
 START_S = 100.0
 
@@ -62,3 +62,12 @@ def test_spread_is_the_median_and_half_the_range() -> None:
     of = spread([4.0, 5.0, 8.0])
     assert (of.median, of.low, of.high, of.times) == (5.0, 4.0, 8.0, 3)
     assert of.part == pytest.approx(0.4)
+
+
+def test_the_cost_behind_the_start_leaves_the_start_out() -> None:
+    seen = [(1.0, 9.0, 1, 50_000), (2.0, 10.0, 1, 100_000), (3.0, 12.0, 1, 600_000), (5.0, 14.0, 1, 1_000_000)]
+    assert cost_after(seen, 1_000_000) == pytest.approx(4.0 / 0.9)
+    with pytest.raises(ValueError, match="give it more"):
+        cost_after(seen[-1:], 1_000_000)
+    with pytest.raises(ValueError, match="0 commits"):
+        cost_after([], 1_000_000)

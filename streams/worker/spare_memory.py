@@ -14,11 +14,16 @@ Only for the GNU C library; elsewhere nothing happens.
 from __future__ import annotations
 
 import ctypes
+import math
 from collections.abc import Callable
 from functools import lru_cache
 
 REST_S = 0.5
 """A worker without a record for this long is at rest."""
+
+LAST_S = 60.0
+"""Other threads (the clients', the store's) free memory later, each at its own time. So memory is returned again after
+twice as long a rest, and so on up to this one."""
 
 WORTH_RECORDS = 20_000
 """After fewer records there is little to return: it takes some milliseconds, and the pages are soon needed again."""
@@ -48,13 +53,15 @@ def few_arenas() -> bool:
 
 
 class SpareMemory:
-    """Call ``turn`` after every turn; ``give_back`` is called once when a worker that had work has come to rest. Pure
-    except for that."""
+    """Call ``turn`` after every turn; ``give_back`` is called when a worker that had work has come to rest, and again
+    after rests of twice that time each. Pure except for that."""
 
     def __init__(self, give_back: Callable[[], None] | None) -> None:
         self._give_back = give_back
         self._records = 0
         self._busy_s = 0.0
+        self._next_s = math.inf
+        """The rest after which memory is returned next."""
 
     def turn(self, now_s: float, records: int, *, uncommitted: bool = False) -> None:
         """A turn with this many records ended now, on a clock that does not jump. If records are ``uncommitted``,
@@ -62,8 +69,15 @@ class SpareMemory:
         if records:
             self._records += records
             self._busy_s = now_s
+            if self._records >= WORTH_RECORDS:
+                self._next_s = REST_S
             return
-        rested = now_s - self._busy_s >= REST_S and not uncommitted
-        if rested and self._records >= WORTH_RECORDS and self._give_back is not None:
-            self._records = 0
-            self._give_back()
+        rest_s = now_s - self._busy_s
+        if rest_s < self._next_s or uncommitted or self._give_back is None:
+            return
+        self._records = 0
+        while self._next_s <= rest_s:
+            self._next_s *= 2
+        if self._next_s > LAST_S:
+            self._next_s = math.inf
+        self._give_back()

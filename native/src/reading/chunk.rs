@@ -110,6 +110,11 @@ impl Default for Chunk {
 }
 
 impl Chunk {
+    /// How many bytes of keys and values it can hold without asking for more memory.
+    pub fn room(&self) -> usize {
+        self.keys.data.capacity() + self.values.data.capacity()
+    }
+
     /// Moves the records from `row` on, of which there are some, to `rest`, whatever that held.
     pub fn split_off(&mut self, row: usize, rest: &mut Chunk) {
         self.projected = None;

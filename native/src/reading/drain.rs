@@ -17,14 +17,21 @@ pub struct Event {
 /// How many bytes of keys and values are read ahead; the record that exceeds it is still taken.
 pub const AHEAD_BYTES_MAX: usize = 8 << 20;
 
+/// A reader is at rest if nothing came this many times in a row. A busy one may miss once or twice.
+const RESTING: u32 = 4;
+
 /// What was read and is not passed on yet.
 #[derive(Default)]
 pub struct Ready {
     /// One per partition, none of them empty, unless its first record is unreadable.
     pub chunks: Vec<Chunk>,
     pub events: Vec<Event>,
-    /// Chunks whose room is used again.
+    /// Chunks whose room is used again, the largest last.
     spare: Vec<Chunk>,
+    /// How many chunks were passed on at once, at most.
+    most: usize,
+    /// How often in a row nothing came.
+    came_empty: u32,
 }
 
 impl Ready {
@@ -65,9 +72,17 @@ impl Ready {
         (std::mem::take(&mut self.chunks), events)
     }
 
-    /// Takes back chunks that are passed on, for the next records.
+    /// Takes back chunks that are passed on, for the next records. As many are kept as were ever passed on at once, those
+    /// with the most room; none when nothing came `RESTING` times, because a reader at rest should hold no memory.
     pub fn reuse(&mut self, chunks: Vec<Chunk>) {
+        self.came_empty = if chunks.is_empty() { self.came_empty + 1 } else { 0 };
+        if self.came_empty == RESTING {
+            (self.spare, self.most) = (Vec::new(), 0);
+        }
+        self.most = self.most.max(chunks.len());
         self.spare.extend(chunks);
+        self.spare.sort_by_key(Chunk::room);
+        self.spare.drain(..self.spare.len().saturating_sub(self.most));
     }
 
     /// Drops what there is of one partition.
@@ -173,5 +188,43 @@ pub unsafe extern "C" fn on_message(message: *mut Message, drain: *mut c_void) {
     // SAFETY: `drain` is the one that was registered with this function; the message is valid during the call.
     unsafe {
         (*drain.cast::<Drain<'_>>()).take(&*message);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with_room(bytes: usize) -> Chunk {
+        let mut chunk = Chunk::default();
+        chunk.values.data.reserve_exact(bytes);
+        chunk
+    }
+
+    fn rooms(ready: &Ready) -> Vec<usize> {
+        ready.spare.iter().map(Chunk::room).collect()
+    }
+
+    #[test]
+    fn as_many_chunks_are_kept_as_were_passed_on_at_once() {
+        let mut ready = Ready::default();
+        ready.reuse(vec![with_room(10), with_room(5_000), with_room(70)]);
+        assert_eq!(rooms(&ready), [10, 70, 5_000]);
+        ready.reuse(vec![with_room(300)]);
+        assert_eq!(rooms(&ready), [70, 300, 5_000]);
+    }
+
+    #[test]
+    fn none_is_kept_when_nothing_comes() {
+        let mut ready = Ready::default();
+        for _ in 0..2 {
+            ready.reuse(vec![with_room(10), with_room(5_000)]);
+            for _ in 1..RESTING {
+                ready.reuse(Vec::new());
+                assert_eq!(rooms(&ready), [10, 5_000]);
+            }
+            ready.reuse(Vec::new());
+            assert!(ready.spare.is_empty());
+        }
     }
 }

@@ -12,22 +12,29 @@ import pytest
 from penstock.streams.worker.spare_memory import ARENAS, REST_S, WORTH_RECORDS, SpareMemory, trim
 
 
-def test_once_when_a_busy_worker_comes_to_rest() -> None:
+def test_when_a_busy_worker_comes_to_rest_and_ever_more_rarely_then() -> None:
     given: list[float] = []
-    now = 10.0
     spare = SpareMemory(lambda: given.append(now))
-    for _ in range(3):
-        spare.turn(now, WORTH_RECORDS)
-    now += REST_S / 2
-    spare.turn(now, 0)
-    assert given == []
-    now += REST_S
-    spare.turn(now, 0)
-    spare.turn(now + 60.0, 0)
-    assert given == [now]
-    spare.turn(now, WORTH_RECORDS)
-    spare.turn(now + REST_S, 0)
-    assert len(given) == 2
+    for tenth in range(-3, 2_000):
+        now = tenth / 10
+        spare.turn(now, WORTH_RECORDS if tenth <= 0 else 0)
+    assert given == [0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0]
+
+
+def test_few_records_after_many_move_the_rest_and_do_not_begin_again() -> None:
+    given: list[float] = []
+    spare = SpareMemory(lambda: given.append(now))
+    for now, records in ((0.0, WORTH_RECORDS), (REST_S, 0), (0.8, 1), (1.7, 0), (1.8, 0), (2.7, 0), (2.9, 0)):
+        spare.turn(now, records)
+    assert given == [REST_S, 1.8, 2.9]
+
+
+def test_after_a_long_pause_it_is_done_once() -> None:
+    given: list[float] = []
+    spare = SpareMemory(lambda: given.append(now))
+    for now, records in ((0.0, WORTH_RECORDS), (1_000.0, 0), (1_000.1, 0), (1_001.0, WORTH_RECORDS), (1_001.6, 0)):
+        spare.turn(now, records)
+    assert given == [1_000.0, 1_001.6]
 
 
 def test_not_before_the_commit() -> None:

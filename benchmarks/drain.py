@@ -13,7 +13,7 @@ import os
 import statistics
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 from benchmarks import oracle, workloads
@@ -113,7 +113,7 @@ def watch(
     bench: Bench,
     process: subprocess.Popen[bytes],
     application: str,
-    topic: str,
+    topic: str | Collection[str],
     records: int,
     guarantee: str,
     quiet_s: float = QUIET_S,

@@ -25,12 +25,12 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from benchmarks import nexmark_flink
+from benchmarks import flink_sql
 from benchmarks.bench import Bench
 from benchmarks.drain import QUIET_S, watch
 from benchmarks.harness import add_common, open_bench, say
 from benchmarks.live import run_worker, start_program, start_worker
-from benchmarks.nexmark_flink import FLINK_QUERIES
+from benchmarks.nexmark_flink import FLINK_QUERIES, script
 from benchmarks.nexmark_generator import records, side_input
 from benchmarks.processes import stop
 from benchmarks.report import markdown
@@ -166,12 +166,12 @@ class Standard:
         if not found and not self._right and not self._flinks:
             return NOTHING
         query = FLINK_QUERIES[self._query]
-        answer = nexmark_flink.of_flinks(query, found) if by_flink else nexmark_flink.of_ours(query, found)
+        answer = flink_sql.of_flinks(query, found) if by_flink else flink_sql.of_ours(query, found)
         if not self._by_flink:
-            return nexmark_flink.verdict(query, nexmark_flink.of_ours(query, self._right), answer)
+            return flink_sql.verdict(query, flink_sql.of_ours(query, self._right), answer)
         if self._flinks is not None:
             pair = (self._flinks, answer) if by_flink else (answer, self._flinks)
-            return nexmark_flink.verdict(query, *pair)
+            return flink_sql.verdict(query, *pair)
         if not by_flink:
             return "Flink has written no answer yet to compare it with"
         self._flinks = answer
@@ -212,8 +212,8 @@ def start(bench: Bench, system: System, query: str, application: str) -> subproc
         return start_worker(bench, "benchmarks.nexmark", ["--worker", query], application, "ALO", system.environment)
     command, folder = system.make_ready(bench.work, bench.peers), bench.state_folder(application)
     (folder / "tmp").mkdir(parents=True)
-    (folder / "query.sql").write_text(nexmark_flink.script(query, bench.log.bootstrap, application))
-    settings = nexmark_flink.settings(str(folder), system.environment["FLINK_BACKEND"], 1000)
+    (folder / "query.sql").write_text(script(query, bench.log.bootstrap, application))
+    settings = flink_sql.settings(str(folder), system.environment["FLINK_BACKEND"], 1000)
     orders = {**system.environment, "FLINK_SETTINGS": settings}
     return start_program(bench, [*command, str(folder / "query.sql")], application, "ALO", orders)
 

@@ -5,33 +5,17 @@ times are milliseconds since 1970, results go to Kafka as JSON, under a key if t
 millisecond lower, as that of ``bounded_out_of_orderness`` is, and query 19 ranks equal prices by time, so that it has
 one answer. Query 6 does not exist in Flink SQL (its window does not take retractions), and query 13 joins a table that
 Kafka's connector cannot look up.
-
-Flink has mini-batches, which emit the last value of a key per batch as ``per_commit`` does, so updated results are compared
-as tables: the last row of every key. Others are compared row by row, in any order.
 """
 
 from __future__ import annotations
 
-import dataclasses
-import datetime
 import json
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
-from decimal import Decimal
+from collections.abc import Mapping
 from typing import Any
 
+from benchmarks.flink_sql import SEPARATOR, FlinkQuery, sink
 from penstock.state.serdes.serde import INT
 from penstock.topologies.examples.nexmark.model import Auction, Bid, Person
-
-Pair = tuple[bytes | None, bytes | None]
-Row = tuple[Any, ...]
-SEPARATOR = "\n----\n"
-TIMES = ("starttime", "endtime")
-"""Columns that Flink writes as text and we as milliseconds."""
-
-
-def _read(key: bytes, value: bytes) -> dict[str, Any]:
-    return dict(json.loads(value))
 
 
 def _average(key: bytes, value: bytes) -> dict[str, Any]:
@@ -55,56 +39,6 @@ def _offered(key: bytes, value: bytes) -> dict[str, Any]:
     return {**auction, **opened, **bid, **renamed}
 
 
-@dataclasses.dataclass(frozen=True)
-class FlinkQuery:
-    """One query. ``columns`` of its result with their types; ``key`` of an updated one; ``select`` its text; ``ours`` turns
-    a record of ours into columns."""
-
-    columns: Mapping[str, str]
-    select: str
-    key: tuple[str, ...] = ()
-    ours: Callable[[bytes, bytes], dict[str, Any]] = _read
-
-    def row(self, of: Mapping[str, Any]) -> Row:
-        """The columns in their order, each in the form in which both are equal."""
-        return tuple(_plain(of[name], name in TIMES, sql_type) for name, sql_type in self.columns.items())
-
-    def answer(self, rows: Iterable[Row]) -> Any:
-        """All rows, or the last of each key."""
-        if not self.key:
-            return Counter(rows)
-        places = [list(self.columns).index(name) for name in self.key]
-        return {tuple(row[i] for i in places): row for row in rows}
-
-
-def _plain(value: Any, is_time: bool, sql_type: str) -> Any:
-    if is_time and isinstance(value, str):
-        at = datetime.datetime.fromisoformat(value).replace(tzinfo=datetime.UTC)
-        return round(at.timestamp() * 1000)
-    return Decimal(str(value)).normalize() if sql_type.startswith("DECIMAL") else value
-
-
-def of_ours(query: FlinkQuery, pairs: Iterable[Pair]) -> Any:
-    """The answer in records of ours."""
-    return query.answer(query.row(query.ours(key or b"", value)) for key, value in pairs if value is not None)
-
-
-def of_flinks(query: FlinkQuery, pairs: Iterable[Pair]) -> Any:
-    """The answer in records of Flink's."""
-    return query.answer(query.row(json.loads(value, parse_float=Decimal)) for _, value in pairs if value is not None)
-
-
-def verdict(query: FlinkQuery, ours: Any, theirs: Any) -> str:
-    """How Flink's answer compares with ours."""
-    if ours == theirs:
-        return "equal tables" if query.key else "equal"
-    if query.key:
-        differ = sum(1 for k in ours.keys() | theirs.keys() if ours.get(k) != theirs.get(k))
-        return f"differs: {differ:,} of {len(ours):,} keys"
-    missing, more = (ours - theirs).total(), (theirs - ours).total()
-    return f"differs: {missing:,} of {ours.total():,} rows are missing, {more:,} are not ours"
-
-
 # -- statements ------------------------------------------------------------------------------------------------------
 
 
@@ -118,8 +52,6 @@ bid ROW<{_fields(Bid)}>, ts AS TO_TIMESTAMP_LTZ(CASE event_type WHEN 0 THEN pers
 WHEN 1 THEN auction.`dateTime` ELSE bid.`dateTime` END, 3), WATERMARK FOR ts AS ts - INTERVAL '4.001' SECOND)
 WITH ('connector' = 'kafka', 'topic' = 'nexmark', 'scan.startup.mode' = 'earliest-offset', 'format' = 'json',
 'properties.bootstrap.servers' = '%s', 'properties.group.id' = '%s')"""
-_SINK = """'properties.bootstrap.servers' = '%s', 'sink.delivery-guarantee' = 'at-least-once',
-'properties.compression.type' = 'lz4', 'properties.linger.ms' = '100', 'properties.batch.size' = '262144'"""
 
 
 def _view(kind: str, number: int, model: Any) -> str:
@@ -130,48 +62,16 @@ def _view(kind: str, number: int, model: Any) -> str:
 def script(query: str, bootstrap: str, application: str) -> str:
     """The statements of a query; the last of them runs it."""
     of = FLINK_QUERIES[query]
-    columns = ", ".join(f"`{name}` {sql_type}" for name, sql_type in of.columns.items())
-    sink = _SINK % bootstrap
-    if of.key:
-        key = ", ".join(f"`{name}`" for name in of.key)
-        options = f"'connector' = 'upsert-kafka', 'key.format' = 'json', 'value.format' = 'json', {sink}"
-        columns += f", PRIMARY KEY ({key}) NOT ENFORCED"
-    else:
-        options = f"'connector' = 'kafka', 'format' = 'json', {sink}"
     return SEPARATOR.join(
         [
             _EVENTS % (bootstrap, application),
             _view("person", 0, Person),
             _view("auction", 1, Auction),
             _view("bid", 2, Bid),
-            f"CREATE TABLE answer ({columns}) WITH ('topic' = '{query}', {options})",
+            sink(query, bootstrap, of.columns, of.key),
             f"INSERT INTO answer {of.select}",
         ]
     )
-
-
-def settings(state_folder: str, backend: str, commit_ms: int) -> str:
-    """Flink's settings: those that nexmark/nexmark publishes for mini-batches and distinct counts; checkpoints, and with
-    them committed positions, as often as Penstock commits."""
-    found = {
-        "state.backend.type": backend,
-        "execution.checkpointing.incremental": "true",
-        "execution.checkpointing.interval": f"{commit_ms} ms",
-        "execution.checkpointing.mode": "AT_LEAST_ONCE",
-        "execution.checkpointing.storage": "filesystem",
-        "execution.checkpointing.dir": f"file://{state_folder}/checkpoints",
-        "state.backend.rocksdb.localdir": f"{state_folder}/rocksdb",
-        "io.tmp.dirs": f"{state_folder}/tmp",
-        "taskmanager.memory.managed.size": "768m",
-        "pipeline.object-reuse": "true",
-        "rest.port": "0",
-        "table.local-time-zone": "UTC",
-        "table.exec.mini-batch.enabled": "true",
-        "table.exec.mini-batch.allow-latency": "2 s",
-        "table.exec.mini-batch.size": "50000",
-        "table.optimizer.distinct-agg.split.enabled": "true",
-    }
-    return "\n".join(f"{name}: {value}" for name, value in found.items())
 
 
 # -- queries -----------------------------------------------------------------------------------------------------------

@@ -151,7 +151,7 @@ FLINK = System(
     {"JDK_JAVA_OPTIONS": "-Xms1g -Xmx3g", "FLINK_BACKEND": "hashmap"},
     guarantees=("ALO",),
 )
-"""Nexmark only (``nexmark_flink``). The heap holds its state unless that is in RocksDB."""
+"""Nexmark and the shop only (``flink_sql``). The heap holds its state unless that is in RocksDB."""
 QUIX = System(
     "quix",
     "quix",

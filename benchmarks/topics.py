@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import repeat
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -174,8 +174,9 @@ class Log:
         own = [topic for topic in self.topics() if application in topic and kind in topic]
         return sorted(topic for topic in own if kind == "changelog" or "changelog" not in topic)
 
-    def progress(self, application: str, topic: str) -> Progress | None:
-        """How far the application's group has committed; ``None`` while the broker cannot say."""
+    def progress(self, application: str, topic: str | Collection[str]) -> Progress | None:
+        """How far the application's group has committed in these topics; ``None`` while the broker cannot say."""
+        inputs = {topic} if isinstance(topic, str) else topic
         try:
             request = self._admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(application)])
             positions = request[application].result().topic_partitions or []
@@ -184,7 +185,7 @@ class Log:
             ends = self.ends([TopicPartition(t, p) for t in repartitions for p in range(self.variant.partitions)])
         except KafkaException:
             return None
-        committed = sum(offset for (name, _), offset in offsets.items() if name == topic)
+        committed = sum(offset for (name, _), offset in offsets.items() if name in inputs)
         return Progress(committed, sum(end - offsets.get(place, 0) for place, end in ends.items()))
 
     def remove_application(self, application: str) -> None:

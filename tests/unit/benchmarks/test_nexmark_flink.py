@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks import nexmark_flink
+from benchmarks import flink_sql
+from benchmarks.flink_sql import SEPARATOR, Pair, of_flinks, of_ours, settings
 from benchmarks.nexmark import SYSTEMS, TAKEN, Standard, answers, topology
-from benchmarks.nexmark_flink import FLINK_QUERIES, SEPARATOR, Pair, of_flinks, of_ours, script, settings
+from benchmarks.nexmark_flink import FLINK_QUERIES, script
 from penstock.state.serdes.serde import INT
 from penstock.topologies.examples.nexmark.suite import QUERIES, UPDATED
 
@@ -29,7 +30,7 @@ THEIRS: dict[str, list[Pair]] = {
 
 def verdict(query: str, our: list[Pair], their: list[Pair]) -> str:
     of = FLINK_QUERIES[query]
-    return nexmark_flink.verdict(of, of_ours(of, our), of_flinks(of, their))
+    return flink_sql.verdict(of, of_ours(of, our), of_flinks(of, their))
 
 
 @pytest.mark.parametrize("query", THEIRS)

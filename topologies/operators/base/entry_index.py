@@ -9,17 +9,20 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterable
+from itertools import islice
 from typing import Any
 
 from penstock.state.stores.segmented_store import SegmentedState
 
 EntryPlace = tuple[int, bytes]
 """Time and suffix of an entry."""
-KEYS_MAX = 1 << 14
+KEYS_MAX = 1 << 16
+"""A key with one entry takes some 370 bytes. A key that is not held costs a range read of the store for each batch."""
 
 
 class EntryIndex:
-    """The store and the index over it. ``keys_max``: how many keys it holds before it starts again empty.
+    """The store and the index over it. ``keys_max``: how many keys it holds; then it drops those without entries, and if
+    more than half remain, the older half.
 
     Another cache of the operator's may hold keys instead of the index: it takes them with ``give_up``, and the index
     takes them back with ``elsewhere``, which gives the places of a key's entries, or ``None``. No key is in both."""
@@ -83,11 +86,12 @@ class EntryIndex:
         self._latest_ms = max(self._latest_ms, latest_ms)
 
     def _shrink(self) -> None:
-        """Make room: drop the keys that have no entries any more, or all of them."""
+        """Make room: drop the keys that have no entries any more, and all but the newest half of ``keys_max``. Not all:
+        the keys of one batch come again in the next."""
         floor_ms = self._floor_ms
         held = {key: places for key, places in self._places.items() if places and places[-1][0] >= floor_ms}
-        if 2 * len(held) > self.keys_max:
-            held.clear()
+        if (more := len(held) - self.keys_max // 2) > 0:
+            held = dict(islice(held.items(), more, None))
             self._unseen_ms = self._latest_ms
         self._places = held
 

@@ -51,19 +51,16 @@ class OpenSession:
 
 
 class KeySessions:
-    """The sessions of one key, ``open``, by their ends, which ``ends`` has too. ``gone``: stored ones that were replaced."""
+    """The sessions of one key, ``open``, by their ends, which ``ends`` has too. ``gone``: stored ones that were replaced.
+    ``made``, once it is settled: those of the batch that are left of it."""
 
-    __slots__ = ("ends", "gone", "open")
+    __slots__ = ("ends", "gone", "made", "open")
 
     def __init__(self, stored: list[OpenSession]) -> None:
         self.open = stored
         self.ends = [s.end for s in stored]
         self.gone: list[OpenSession] = []
-
-    @property
-    def made(self) -> list[OpenSession]:
-        """Those of the batch that are left of it."""
-        return [s for s in self.open if s.number != NOWHERE]
+        self.made: list[OpenSession] = []
 
     def add(self, session: OpenSession) -> None:
         """Add one at its place."""
@@ -78,6 +75,9 @@ class KeySessions:
 
     def settle(self) -> None:
         """Take a session with the bounds of a stored one for that one, with another aggregate."""
+        self.made = [s for s in self.open if s.number != NOWHERE]
+        if not self.gone:
+            return
         bounds = {(s.start, s.end): s for s in self.made}
         for s in self.gone:
             if (same := bounds.get((s.start, s.end))) is not None:
@@ -126,8 +126,7 @@ class SessionJoining:
             if not self._takes(key, sessions, lows[n], highs[n], start, stop):
                 for i in range(start, stop):
                     self._takes(key, sessions, times[i], times[i], i, i + 1)
-        if sessions.gone:
-            sessions.settle()
+        sessions.settle()
         self.closed += [(key, s) for s in sessions.made if s.closes_at < positions]
 
     def _takes(self, key: int, sessions: KeySessions, low: int, high: int, start: int, stop: int) -> bool:

@@ -193,11 +193,14 @@ class SessionAggregateOperator(SessionRowOperator):
         assert self._timers is not None
         self._timers.take(closing.due, closing.until_ms)
         due = set(closing.due)
-        self._timers.delete_all([timer for timer in closing.withdrawn if timer not in due])
-        for name, sessions in zip(names, joining.keys, strict=True):
-            for s in sessions.made:
-                if s.closes_at >= timeline.positions and not s.existed:
-                    self._timers.set(*_timer_of(name, s), new=True)
+        made = [
+            LONG.pack(s.end) + LONG.pack(s.start) + name
+            for name, sessions in zip(names, joining.keys, strict=True)
+            for s in sessions.made
+            if s.closes_at >= timeline.positions and not s.existed
+        ]
+        gone = [LONG.pack(time_ms) + payload for time_ms, payload in closing.withdrawn if (time_ms, payload) not in due]
+        self._timers.change(gone, made)
 
     # -- results -------------------------------------------------------------------------------------------------
 

@@ -89,6 +89,8 @@ class PartSessions:
 
     def _before(self, session: OpenSession) -> Any:
         """The aggregate that the session's records are added to."""
+        if len(session.members) == 1:
+            return session.members[0].aggregate  # merged with an empty one, each of these aggregates stays what it is
         merged = self._init()
         for member in session.members:
             merged = self._merger(None, merged, member.aggregate)  # that of expressions reads no key

@@ -6,6 +6,7 @@ least favourable ratio counts. Ratios are of the same turn of the same run.
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal, NamedTuple
@@ -19,6 +20,8 @@ from penstock.streams.runtime.memory_budget import OUTSIDE_BYTES
 
 Result = dict[str, Any]
 Verdict = Literal["reached", "not reached", "not measured"]
+SHOP = "A shop"
+"""The title of the shop's table."""
 PEERS = {
     "Kafka Streams": ("kafka-streams", "kafka-streams-tuned"),
     "Quix Streams": ("quix", "quix-tuned"),
@@ -203,6 +206,39 @@ def of_nexmark(results: Results) -> list[Finding]:
     ]
 
 
+def of_shop(results: Results) -> list[Finding]:
+    """What readers of the documents write against Flink SQL: the least rate and the most CPU of a part, 0 and infinity where
+    the answer differs. Read from the table that was kept last, as its cells show it."""
+    rates: list[float] = []
+    costs: list[float] = []
+    tables = [found for found in results.of("table") if found["title"] == SHOP]
+    for rows in _by_part(tables[-1]).values() if tables else ():
+        if {"penstock", "flink"} <= rows.keys():
+            ours, flinks = rows["penstock"], rows["flink"]
+            right = nexmark.answers(ours["check"])
+            rates.append(_number(ours["events/s"]) / _number(flinks["events/s"]) if right else 0.0)
+            costs.append(_number(ours["CPU s/M"]) / _number(flinks["CPU s/M"]) if right else math.inf)
+    least, dearest = [min(rates)] if rates else [], [max(costs)] if costs else []
+    return [
+        _at_least("Shop: least events/s of a part against Flink SQL", 1, least),
+        _at_most("Shop: most CPU of a part against Flink SQL", 1, dearest),
+    ]
+
+
+def _by_part(table: Result) -> dict[str, dict[str, dict[str, str]]]:
+    """The rows of a table, as cells by their columns, by part and system."""
+    found: dict[str, dict[str, dict[str, str]]] = {}
+    for cells in table["rows"]:
+        row = dict(zip(table["head"], cells, strict=True))
+        found.setdefault(row["part"], {})[row["system"]] = row
+    return found
+
+
+def _number(cell: str) -> float:
+    """The number of a cell such as "720,488 (whole)"."""
+    return float(cell.split()[0].replace(",", ""))
+
+
 def _against_flink(ours: nexmark.Result, flinks: nexmark.Result) -> tuple[float, float]:
     """Rate and CPU as multiples of Flink's; 0 and infinity if one of the two did not end, or the answer differs."""
     if not (ours.seconds and flinks.seconds and nexmark.nothing_wrong(ours.verdict)):
@@ -258,7 +294,7 @@ def findings(results: Results) -> list[Finding]:
     found.append(curve(results, "keys", "enrich", 2.0, (1_000_000, 100_000_000)))
     found += large_table(results)
     found += [cores(results, workload, 1.8) for workload in ("ysb", "wordcount", "enrich", "keyed-count")]
-    return found + of_nexmark(results)
+    return [*found, *of_nexmark(results), *of_shop(results)]
 
 
 def used(results: Results) -> list[Result]:

@@ -18,6 +18,7 @@ from typing import Any
 from benchmarks import flink_sql, shop_data, shop_flink
 from benchmarks.bench import Bench
 from benchmarks.drain import QUIET_S, watch
+from benchmarks.goals import SHOP
 from benchmarks.harness import add_common, open_bench, say
 from benchmarks.live import run_worker, start_program, start_worker
 from benchmarks.nexmark import SYSTEMS, Result, answers, table
@@ -40,7 +41,6 @@ READS: Mapping[str, tuple[str, ...]] = {
     "revenue": ("orders",),
     WHOLE: ("clicks", "orders", "payments"),
 }
-TITLE = "A shop"
 TEXT = """What readers of the documents write: sessions of users, the products that are looked at most in each minute,
 orders with their payments and their user's country, a pattern over the payments of a card, and revenue by a lookup of
 products, each alone and all in one application (`topologies/examples/shop.py`). *Events* are the records of the streams that
@@ -148,7 +148,7 @@ def main(argv: list[str] | None = None) -> int:
                 say(f"{name} {system}: {results[-1].verdict}")
         head, rows = table(results)
         head[0] = "part"
-        bench.write("table", {"title": TITLE, "text": TEXT, "head": head, "rows": rows})
+        bench.write("table", {"title": SHOP, "text": TEXT, "head": head, "rows": rows})
     print(markdown(head, rows))
     return int(not all(answers(r.verdict) for r in results))
 

@@ -290,3 +290,27 @@ def test_one_point_and_equal_points_can_be_drawn() -> None:
         ElementTree.fromstring(plots.chart("t & t", [Line("<a>", points)], "x", "y", log_y=True))
     with pytest.raises(ValueError, match="no points"):
         plots.chart("t", [Line("a", [])], "x", "y")
+
+
+def test_the_shop_is_held_to_flink_by_its_last_table() -> None:
+    head = ["part", "system", "events/s", "CPU s/M", "check"]
+    rows = [
+        ["top", "flink", "500,000", "2.8", "taken as right"],
+        ["top", "penstock", "750,000 (whole)", "1.4 (whole)", "equal"],
+        ["alerts", "flink", "70,000", "20.0", "taken as right"],
+        ["alerts", "penstock", "7,000", "120.0", "equal"],
+        ["wrong", "flink", "70,000", "20.0", "taken as right"],
+        ["wrong", "penstock", "1", "900.0", "differs: 1 of 2 rows are missing, 0 are not ours"],
+    ]
+    found = verdicts([{"kind": "table", "title": goals.SHOP, "head": head, "rows": rows[:2]}])
+    assert found["Shop: least events/s of a part against Flink SQL"].measured == "1.50×"
+    assert found["Shop: most CPU of a part against Flink SQL"].verdict == "reached"
+    found = verdicts(
+        [{"kind": "table", "title": goals.SHOP, "head": head, "rows": made} for made in (rows[:2], rows[:4])]
+    )
+    assert found["Shop: least events/s of a part against Flink SQL"][2:] == ("0.10×", "not reached")
+    assert found["Shop: most CPU of a part against Flink SQL"].measured == "6.00×"
+    found = verdicts([{"kind": "table", "title": goals.SHOP, "head": head, "rows": rows}])
+    assert found["Shop: least events/s of a part against Flink SQL"].measured == "0.00×"
+    assert found["Shop: most CPU of a part against Flink SQL"].measured == "inf×"
+    assert verdicts([])["Shop: least events/s of a part against Flink SQL"].verdict == "not measured"

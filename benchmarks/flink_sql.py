@@ -1,4 +1,4 @@
-"""Queries in Flink SQL beside Penstock: how one and its answer are declared and compared, its sink, and Flink's settings.
+"""Flink SQL as a peer: how a query and its answer are declared, compared and started.
 
 Flink has mini-batches, which emit the last value of a key per batch as ``per_commit`` does, so updated results are compared
 as tables: the last row of every key. Others are compared row by row, in any order.
@@ -9,10 +9,15 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import json
+import subprocess
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from decimal import Decimal
 from typing import Any
+
+from benchmarks.bench import Bench
+from benchmarks.live import start_program
+from benchmarks.systems import System
 
 Pair = tuple[bytes | None, bytes | None]
 Row = tuple[Any, ...]
@@ -22,6 +27,7 @@ TIMES = ("starttime", "endtime")
 
 
 def read(key: bytes, value: bytes) -> dict[str, Any]:
+    """The columns of a record whose value is a JSON object."""
     return dict(json.loads(value))
 
 
@@ -87,6 +93,16 @@ def sink(
         listed += f", PRIMARY KEY ({', '.join(f'`{column}`' for column in key)}) NOT ENFORCED"
         connector = "'connector' = 'upsert-kafka', 'key.format' = 'json', 'value.format' = 'json'"
     return f"CREATE TABLE {name} ({listed}) WITH ('topic' = '{topic}', {connector}, {options})"
+
+
+def start(bench: Bench, system: System, application: str, statements: str, more: str = "") -> subprocess.Popen[bytes]:
+    """Start Flink with these statements, and with lines of ``more`` settings. Raises ``UnavailableError``."""
+    command, folder = system.make_ready(bench.work, bench.peers), bench.state_folder(application)
+    (folder / "tmp").mkdir(parents=True)
+    (folder / "query.sql").write_text(statements)
+    flinks = f"{settings(str(folder), system.environment['FLINK_BACKEND'], 1000)}\n{more}"
+    orders = {**system.environment, "FLINK_SETTINGS": flinks}
+    return start_program(bench, [*command, str(folder / "query.sql")], application, "ALO", orders)
 
 
 def settings(state_folder: str, backend: str, commit_ms: int) -> str:

@@ -47,7 +47,7 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--part", type=float, default=1.0, help="of the benchmark's records (default: %(default)s)")
     parser.add_argument("--threshold", type=float, default=THRESHOLD, help="growth that fails (default: %(default)s)")
     parser.add_argument("--processor", type=int, help="run all on this one, the broker too: costs then vary less")
-    parser.add_argument("--compare-with", type=Path, metavar="FOLDER", help="run beside the checkout in this folder")
+    parser.add_argument("--compare-with", type=Path, metavar="FOLDER", help="compare with the checkout in this folder")
     parser.add_argument("--update", action="store_true", help="store what is measured now, and pass")
     add_common(parser)
     return parser.parse_args(argv)
@@ -70,15 +70,15 @@ def loop_s() -> float:
     return time.process_time() - began
 
 
-def cost_of(bench: Bench, workload: str, part: float, system: System = PENSTOCK) -> float:
+def cost_of(bench: Bench, workload: str, part: float) -> float:
     """CPU-seconds per million records of one run. Raises ``VoidError``."""
     if workload == "restore":
         small, large = (int(records * part) for records in RESTORE_SIZES)
-        found = restore_pair(bench, system, GUARANTEE, (small, large))
+        found = restore_pair(bench, PENSTOCK, GUARANTEE, (small, large))
         if found["void"]:
             raise VoidError(f"restore: {found['void']}")
         return float(found["cpu_s_per_million"])
-    run = drain(bench, system, workload, GUARANTEE, int(WORKLOADS[workload].records["penstock"] * part))
+    run = drain(bench, PENSTOCK, workload, GUARANTEE, int(WORKLOADS[workload].records["penstock"] * part))
     if run.void or run.steady is None:
         raise VoidError(f"{workload}: {run.void}")
     return run.steady.cpu_s_per_million

@@ -22,14 +22,14 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from benchmarks import flink_sql
 from benchmarks.bench import Bench
 from benchmarks.drain import QUIET_S, watch
 from benchmarks.harness import add_common, open_bench, say
-from benchmarks.live import run_worker, start_program, start_worker
+from benchmarks.live import run_worker, start_worker
 from benchmarks.nexmark_flink import FLINK_QUERIES, script
 from benchmarks.nexmark_generator import records, side_input
 from benchmarks.processes import stop
@@ -210,12 +210,7 @@ def start(bench: Bench, system: System, query: str, application: str) -> subproc
     """Start the system's program. Raises ``UnavailableError``."""
     if system.program == PENSTOCK.program:
         return start_worker(bench, "benchmarks.nexmark", ["--worker", query], application, "ALO", system.environment)
-    command, folder = system.make_ready(bench.work, bench.peers), bench.state_folder(application)
-    (folder / "tmp").mkdir(parents=True)
-    (folder / "query.sql").write_text(script(query, bench.log.bootstrap, application))
-    settings = flink_sql.settings(str(folder), system.environment["FLINK_BACKEND"], 1000)
-    orders = {**system.environment, "FLINK_SETTINGS": settings}
-    return start_program(bench, [*command, str(folder / "query.sql")], application, "ALO", orders)
+    return flink_sql.start(bench, system, application, script(query, bench.log.bootstrap, application))
 
 
 def run(bench: Bench, system: System, query: str, count: int, standard: Standard) -> Result:
@@ -225,27 +220,42 @@ def run(bench: Bench, system: System, query: str, count: int, standard: Standard
     application = bench.new_application(system, query)
     shape = (bench.log.variant.partitions, bench.threads)
     none = Result(system.name, query, count, 0, 0.0, 0.0, 0, None, "", *shape)
+    quiet_s = QUIET_S + (WINDOW_S if query == "q12" else 0)
+    made = run_to_end(bench, none, lambda: start(bench, system, query, application), application, ["nexmark"], quiet_s)
+    if made.verdict:
+        return made
+    found = list(bench.log.read(query))
+    said = standard.verdict(system, found)
+    bench.clean(application)
+    return made._replace(written=len(found), verdict=said)
+
+
+def run_to_end(
+    bench: Bench,
+    none: Result,
+    start: Callable[[], subprocess.Popen[bytes]],
+    application: str,
+    topics: Collection[str],
+    quiet_s: float,
+) -> Result:
+    """Run a program until it has committed the ``none.events`` records of the topics. Returns ``none`` with the figures; if
+    the program did not get there, with the reason as its verdict, and the application is removed."""
     try:
-        process = start(bench, system, query, application)
+        process = start()
     except UnavailableError as error:
         return none._replace(verdict=str(error))
-    quiet_s = QUIET_S + (WINDOW_S if query == "q12" else 0)
     began_s = time.monotonic()
     try:
-        samples, done = watch(bench, process, application, "nexmark", count, "ALO", quiet_s)
+        samples, done = watch(bench, process, application, topics, none.events, "ALO", quiet_s)
     finally:
         stop(process)
     peak = max((s.resident_bytes for s in samples), default=0)
     if done is None:
         bench.clean(application)
         return none._replace(peak_bytes=peak, verdict=f"not done, see logs/{application}.log")
-    found = list(bench.log.read(query))
-    part = steady(samples, count)
-    said = standard.verdict(system, found)
-    bench.clean(application)
-    whole_s = done.at_s - began_s
+    part = steady(samples, none.events)
     kept = part if isinstance(part, Steady) else None
-    return Result(system.name, query, count, len(found), whole_s, done.cpu_s, peak, kept, said, *shape)
+    return none._replace(seconds=done.at_s - began_s, cpu_s=done.cpu_s, peak_bytes=peak, steady=kept)
 
 
 def table(results: Iterable[Result]) -> tuple[list[str], list[list[str]]]:

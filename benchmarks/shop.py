@@ -1,4 +1,4 @@
-"""What readers of the documents write, beside Flink: ``python -m benchmarks.shop``. The shop's parts (sessions, a ranking,
+"""A shop, compared with Flink SQL: ``python -m benchmarks.shop``. Its parts (sessions, a ranking,
 joins with a stream and a table, a pattern, a lookup), each as an application of its own, and all in one.
 
 Flink runs first, and Penstock's answers are held against what it wrote, row by row in any order: all results are final. The
@@ -11,21 +11,18 @@ from __future__ import annotations
 import argparse
 import subprocess
 import sys
-import time
 from collections.abc import Mapping
 from typing import Any
 
 from benchmarks import flink_sql, shop_data, shop_flink
 from benchmarks.bench import Bench
-from benchmarks.drain import QUIET_S, watch
+from benchmarks.drain import QUIET_S
 from benchmarks.goals import SHOP
 from benchmarks.harness import add_common, open_bench, say
-from benchmarks.live import run_worker, start_program, start_worker
-from benchmarks.nexmark import SYSTEMS, Result, answers, table
-from benchmarks.processes import stop
+from benchmarks.live import run_worker, start_worker
+from benchmarks.nexmark import SYSTEMS, Result, answers, run_to_end, table
 from benchmarks.report import markdown
-from benchmarks.steady import Steady, steady
-from benchmarks.systems import FLINK, PENSTOCK, System, UnavailableError
+from benchmarks.systems import FLINK, PENSTOCK, System
 from benchmarks.workloads import Variant
 from penstock.topologies.examples import shop
 
@@ -41,7 +38,7 @@ READS: Mapping[str, tuple[str, ...]] = {
     "revenue": ("orders",),
     WHOLE: ("clicks", "orders", "payments"),
 }
-TEXT = """What readers of the documents write: sessions of users, the products that are looked at most in each minute,
+TEXT = """Applications such as the documents show: sessions of users, the products that are looked at most in each minute,
 orders with their payments and their user's country, a pattern over the payments of a card, and revenue by a lookup of
 products, each alone and all in one application (`topologies/examples/shop.py`). *Events* are the records of the streams that
 are read: clicks, a tenth as many orders, and 1.33 payments an order; a million users and ten thousand products are read
@@ -72,12 +69,8 @@ def start(bench: Bench, system: System, name: str, application: str) -> subproce
     """Start the system's program. Raises ``UnavailableError``."""
     if system.program == PENSTOCK.program:
         return start_worker(bench, "benchmarks.shop", ["--worker", name], application, "ALO", system.environment)
-    command, folder = system.make_ready(bench.work, bench.peers), bench.state_folder(application)
-    (folder / "tmp").mkdir(parents=True)
-    (folder / "query.sql").write_text(shop_flink.script(parts_of(name), bench.log.bootstrap, application))
-    settings = flink_sql.settings(str(folder), system.environment["FLINK_BACKEND"], 1000)
-    orders = {**system.environment, "FLINK_SETTINGS": f"{settings}\n{shop_flink.IDLE}"}
-    return start_program(bench, [*command, str(folder / "query.sql")], application, "ALO", orders)
+    statements = shop_flink.script(parts_of(name), bench.log.bootstrap, application)
+    return flink_sql.start(bench, system, application, statements, shop_flink.IDLE)
 
 
 def run(bench: Bench, system: System, name: str, records: Mapping[str, int], right: dict[str, Any]) -> Result:
@@ -88,20 +81,12 @@ def run(bench: Bench, system: System, name: str, records: Mapping[str, int], rig
     application = bench.new_application(system, f"shop-{name}")
     count = sum(records[stream] for stream in READS[name])
     none = Result(system.name, name, count, 0, 0.0, 0.0, 0, None, "", bench.log.variant.partitions, bench.threads)
-    try:
-        process = start(bench, system, name, application)
-    except UnavailableError as error:
-        return none._replace(verdict=str(error))
-    began_s = time.monotonic()
-    try:
-        topics = [f"shop-{stream}" for stream in READS[name]]
-        samples, done = watch(bench, process, application, topics, count, "ALO", QUIET_S + TABLES_S)
-    finally:
-        stop(process)
-    peak = max((s.resident_bytes for s in samples), default=0)
-    if done is None:
-        bench.clean(application)
-        return none._replace(peak_bytes=peak, verdict=f"not done, see logs/{application}.log")
+    topics = [f"shop-{stream}" for stream in READS[name]]
+    made = run_to_end(
+        bench, none, lambda: start(bench, system, name, application), application, topics, QUIET_S + TABLES_S
+    )
+    if made.verdict:
+        return made
     written, said = 0, []
     for part in parts_of(name):
         query, found = shop_flink.PARTS[part], list(bench.log.read(f"shop-{part}"))
@@ -111,18 +96,13 @@ def run(bench: Bench, system: System, name: str, records: Mapping[str, int], rig
         right.setdefault(part, answer)
         written += len(found)
     bench.clean(application)
-    part_of_run = steady(samples, count)
-    kept = part_of_run if isinstance(part_of_run, Steady) else None
     wrong = [verdict for verdict in said if not answers(verdict)]
-    whole_s = done.at_s - began_s
-    return none._replace(
-        written=written, seconds=whole_s, cpu_s=done.cpu_s, peak_bytes=peak, steady=kept, verdict=(wrong or said)[0]
-    )
+    return made._replace(written=written, verdict=(wrong or said)[0])
 
 
 def arguments(argv: list[str] | None = None) -> argparse.Namespace:
     """The command line."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.shop", description="A shop, beside Flink SQL.")
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.shop", description="A shop, compared with Flink.")
     parser.add_argument("--parts", nargs="+", choices=list(READS), default=list(READS), metavar="PART")
     parser.add_argument("--clicks", type=int, default=CLICKS, help="of which orders and payments follow (%(default)s)")
     parser.add_argument("--systems", nargs="+", choices=list(SYSTEMS), default=[FLINK.name, PENSTOCK.name])

@@ -53,7 +53,7 @@ def _drawn(clicks: int) -> tuple[Ints, Ints, Ints]:
 
 
 def clicks(count: int, base_ms: int) -> Iterator[Row]:
-    """So many clicks, and the last one."""
+    """This many clicks, then the last one."""
     for user, product, at in zip(*(column.tolist() for column in _drawn(count)), strict=True):
         name = b"u%07d" % user
         yield name, b'{"user":"%s","product":"p%05d"}' % (name, product), base_ms + at
@@ -61,7 +61,7 @@ def clicks(count: int, base_ms: int) -> Iterator[Row]:
 
 
 def orders(count: int, base_ms: int) -> Iterator[Row]:
-    """The orders of so many clicks, and the last one."""
+    """The orders of this many clicks, then the last one."""
     quantities = _random(3).integers(1, 5, count // ORDER_EVERY + 1).tolist()
     rows = zip(*(column[::ORDER_EVERY].tolist() for column in _drawn(count)), quantities, strict=False)
     for number, (user, product, at, quantity) in enumerate(rows):
@@ -72,8 +72,7 @@ def orders(count: int, base_ms: int) -> Iterator[Row]:
 
 
 def payments(count: int, base_ms: int) -> Iterator[Row]:
-    """The payments of the orders of so many clicks in the order of their times, of which each card has different ones; and
-    the last one."""
+    """The payments of the orders of this many clicks by time, then the last one. No card pays twice at one time."""
     total = -(-count // ORDER_EVERY)
     placed = np.arange(total) * ORDER_EVERY // CLICKS_PER_MS
     failures = np.minimum(_random(4).geometric(0.75, total) - 1, 3)

@@ -90,11 +90,13 @@ class _Restored:
     bench: Bench
     system: System
     records: int
-    application: str = ""
+    application: str = dataclasses.field(init=False)
+
+    def __post_init__(self) -> None:
+        self.application = self.bench.new_application(self.system, "keyed-count")
 
     def fill(self) -> None:
         """Run it over all clicks."""
-        self.application = self.bench.new_application(self.system, "keyed-count")
         self.bench.log.create(f"{self.application}-out")
         self.bench.log.load("clicks", self.records, f"{self.application}-in")
         self._drain()

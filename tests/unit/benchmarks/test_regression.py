@@ -61,7 +61,7 @@ PAIRS_OF_ONE_COST = [
     *((12.60, 13.39), (14.70, 14.71), (14.32, 14.46), (12.51, 12.12)),
     *((20.27, 19.90), (18.61, 17.76), (16.83, 17.78), (15.27, 15.45)),
 ]
-"""CPU-seconds of one checkout beside itself: pairs differ by a third, the two of a pair by some per cent."""
+"""CPU-seconds of one checkout, run twice at the same time: pairs differ by a third, the runs of a pair by a few per cent."""
 
 
 @pytest.mark.parametrize(

@@ -10,10 +10,10 @@ from confluent_kafka import Message
 
 from benchmarks import clicks as clicks_module
 from benchmarks import latency as latency_module
+from benchmarks import live as live_module
 from benchmarks.bench import Bench
 from benchmarks.clicks import Clicks, Enriched
 from benchmarks.latency import Load, figures
-from benchmarks.live import now_us
 from benchmarks.report import latency_table
 
 
@@ -73,19 +73,32 @@ class Broker:
         return 0.0
 
 
+class Clock:
+    """Time that passes only while someone sleeps."""
+
+    def __init__(self) -> None:
+        self._now_us = 0
+
+    def now_us(self) -> int:
+        return self._now_us
+
+    def sleep(self, seconds: float) -> None:
+        self._now_us += round(seconds * 1e6)
+
+
 class Loop:
     """A client whose records come back at once; handing one over takes ``slow_s``."""
 
-    def __init__(self, enriched: Enriched, slow_s: float) -> None:
-        self._enriched, self._slow_s = enriched, slow_s
+    def __init__(self, enriched: Enriched, clock: Clock, slow_s: float) -> None:
+        self._enriched, self._clock, self._slow_s = enriched, clock, slow_s
 
     def poll(self, _: float) -> None: ...
 
     def flush(self) -> None: ...
 
     def produce(self, topic: str, key: bytes, value: bytes, timestamp_ms: int) -> None:
-        time.sleep(self._slow_s)
-        self._enriched.take([cast(Message, Record(key, value))], now_us())
+        self._clock.sleep(self._slow_s)
+        self._enriched.take([cast(Message, Record(key, value))], self._clock.now_us())
 
 
 class Record(Came):
@@ -99,14 +112,16 @@ class Record(Came):
 
 
 def test_a_sender_that_falls_behind_makes_the_waits_longer(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(latency_module, "REPEATS_S", 0.0)
-    enriched = Enriched(None)
-    loop = Loop(enriched, 0.004)
+    clock, enriched = Clock(), Enriched(None)
+    loop = Loop(enriched, clock, 0.004)
+    monkeypatch.setattr(time, "sleep", clock.sleep)
+    monkeypatch.setattr(live_module, "now_us", clock.now_us)
     monkeypatch.setattr(clicks_module, "new_producer", lambda _: loop)
     monkeypatch.setattr(clicks_module, "produce", lambda client, *row: client.produce(*row))
     sender = Clicks("nowhere", "t", 10)
     said = latency_module._steadily(cast(Bench, Broker()), None, sender, enriched, Load(1_000, 0.01, 0.1), once=True)
-    # A hundred clicks are due in 0.1 s, and handing them over takes 0.4 s.
-    assert said["max_ms"] > 200
-    assert said["sender_behind_s"] > 0.1
+    # A hundred clicks are due in 0.1 s, one a millisecond, and handing each over takes 4 ms: those due while a call hands
+    # over what was due before it wait for the next call: 1, 4, 16, 64 and 15. The last is due at 99 ms and leaves at 400 ms.
+    assert said["max_ms"] == pytest.approx(301, abs=3)
+    assert said["sender_behind_s"] == pytest.approx(0.256, abs=0.003)
     assert sender.sent == 110

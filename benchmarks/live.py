@@ -13,6 +13,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from time import sleep
 from typing import Any
 
 import numpy as np
@@ -51,7 +52,7 @@ def send_at_rate(send: Callable[[Ints], None], rate_per_s: float, seconds: float
     while sent < total:
         places = due_places((now_us() - began_us) / 1e6, rate_per_s, sent, total)
         if not places:
-            time.sleep(tick_s)
+            sleep(tick_s)
             continue
         moments: Ints = began_us + (np.arange(places.start, places.stop) * (1e6 / rate_per_s)).astype(np.int64)
         behind_us = max(behind_us, now_us() - int(moments[0]))

@@ -259,14 +259,10 @@ class PaneCounts:
         """What was added since the last call: store keys, in the order in which they first changed, and for each its count
         and highest timestamp."""
 
-class SessionCounts:
-    """Sessions of counted records by key, and what no store has of them yet. All of a key's sessions are here, or none. A
-    session is its start, the end that it is stored under, the time of its last record and its count. The arguments: see
-    ``penstock.topologies.operators.columnar.sessions.SessionRules``."""
+class _Sessions:
+    """Sessions by key with their aggregates, and what no store has of them yet. All of a key's sessions are here, or none. A
+    session is its start, the end that it is stored under, and its entry."""
 
-    def __init__(
-        self, gap: int, touching: bool, behind: int, closes_after: int, keep: int, segment_ms: int
-    ) -> None: ...
     def __len__(self) -> int:
         """The number of keys."""
 
@@ -278,35 +274,31 @@ class SessionCounts:
     def pending(self) -> int:
         """About how many changes ``changes`` has; 0: none."""
 
+    @property
+    def used_bytes(self) -> int:
+        """About how much memory distinct values take."""
+
     def missing(self, names: list[bytes]) -> list[int]:
         """The places of keys that are not here."""
 
-    def hold(self, name: bytes, stored: list[tuple[int, int, int, int]]) -> None:
+    def hold(self, name: bytes, stored: list[tuple[int, int, Any]]) -> bool:
         """Take over a key with its stored sessions, by their ends. If it is here, nothing is done. Those that T has closed
-        before the next batch are not among what that closes."""
+        before the next batch are not among what that closes. ``False``: nothing was done, because Python must read one."""
 
     def take(
-        self, names: list[bytes], numbers: Any, times: Any, counts: Any, at: Any, levels: Any, moved_by_records: bool
-    ) -> tuple[bytes, bytes, bytes, bytes, bytes, bytes, bytes, bytes]:
-        """Count records, whose keys are all here: int64 numbers of their names, times, and positions (see ``Timeline``).
-        Returns the int64 indices of those that are late, and what closes as int64 positions, ends, starts, last times and
-        counts, keys and their int64 offsets; by position, end, start, key."""
+        self, names: list[bytes], numbers: Any, times: Any, at: Any, levels: Any, moved_by_records: bool, given: Any
+    ) -> tuple[bytes, bytes, bytes, bytes, bytes, list[bytes], bytes, bytes] | None:
+        """Take records, whose keys are all here: int64 numbers of their names, times, and positions (see ``Timeline``).
+        Returns the int64 indices of those that are late, and what closes as int64 positions, ends, starts, last times,
+        columns of the numbers that are shown, keys and their int64 offsets; by position, end, start, key. ``None``: nothing
+        was done, because a number may come near the bounds of 64 bits."""
 
     def changes(
         self, floor: int
-    ) -> tuple[
-        list[bytes],
-        list[int],
-        list[bytes],
-        list[tuple[int, int]],
-        list[bytes],
-        list[tuple[int, int]],
-        list[bytes],
-        list[bytes],
-    ]:
+    ) -> tuple[list[bytes], list[int], list[bytes], list[Any], list[bytes], list[Any], list[bytes], list[bytes]]:
         """What the store does not have, which has it from now on, by store keys: entries that are gone, with the times of
-        their last records; new entries, counts with such times; others; timers that are gone, and new ones. A timer's key
-        is end, start, key. Of the keys that changed, sessions that have closed and end before ``floor`` are dropped."""
+        their last records; new entries; others; timers that are gone, and new ones. A timer's key is end, start, key. Of
+        the keys that changed, sessions that have closed and end before ``floor`` are dropped."""
 
     def release(self, name: bytes) -> list[tuple[int, bytes]] | None:
         """Give up a key without changes: the ends and starts (8 bytes) of its sessions, or ``None`` if it is not here."""
@@ -314,6 +306,26 @@ class SessionCounts:
     def shrink(self, floor: int, most: int) -> bool:
         """Free memory while there are no changes: drop sessions that have closed and end before ``floor``, and keys without
         any; if more than ``most`` are left, all. Returns whether it was all."""
+
+class SessionCounts(_Sessions):
+    """Sessions that count their records. An entry is a count and the time of the last record. ``take`` is given what each
+    record counts, int64, or ``None``, for 1 each. The arguments: see
+    ``penstock.topologies.operators.columnar.sessions.SessionRules``."""
+
+    def __init__(
+        self, gap: int, touching: bool, behind: int, closes_after: int, keep: int, segment_ms: int
+    ) -> None: ...
+
+class SessionParts(_Sessions):
+    """Sessions with several aggregates, ``parts``, each by its letter: counts n, sums s of whole numbers and r of floats,
+    the least l and the greatest g, distinct values d. An entry is bytes as a store has them. ``take`` is given for each
+    part int64 numbers, or the bits of floats, or codes of values, of which those below 0 stand for nulls; uint8 flags of
+    nulls; and the data and int64 offsets of the values. Counts need flags alone. A distinct count shows how many values
+    there are, a count its number, others two numbers."""
+
+    def __init__(
+        self, gap: int, touching: bool, behind: int, closes_after: int, keep: int, segment_ms: int, parts: bytes
+    ) -> None: ...
 
 class Tally:
     """See ``penstock.state.stores.count_store.Tally``. ``base`` and ``base_from`` raise ``ValueError`` for a stored

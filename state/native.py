@@ -18,7 +18,7 @@ try:
 except ImportError:  # not built, or built for another machine
     _built = None  # type: ignore[assignment]  # the module is optional, its stub is not
 
-INTERFACE = 27
+INTERFACE = 28
 """The number of the signatures that this version of Penstock calls; a module with another number is not used."""
 
 Choice: TypeAlias = Literal["auto", "off", "require"]

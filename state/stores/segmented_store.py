@@ -261,6 +261,10 @@ class SegmentedState:
         """Read entries, given by key, time and suffix, at once, so that ``get`` finds them in memory."""
         self._state.load([self._store_key(*entry) for entry in entries])
 
+    def entries(self, entries: Iterable[tuple[bytes, int, bytes]]) -> list[Any]:
+        """Existing entries, given by key, time and suffix, as the view holds them."""
+        return self._state.entries_of([self._store_key(*entry) for entry in entries])
+
     def put(self, key: bytes, time_ms: int, suffix: bytes, value: Any, timestamp_ms: int) -> None:
         """Set an entry; ``None`` deletes."""
         self._appended.clear()

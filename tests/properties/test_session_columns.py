@@ -26,7 +26,7 @@ from penstock.topologies.expressions.functions import count as count_of_rows
 from penstock.topologies.graph.topology import Topology
 from penstock.topologies.operator_api.watermark_strategies import bounded_out_of_orderness
 from penstock.topologies.operators.base import entry_index
-from penstock.topologies.operators.windows import session_columns
+from penstock.topologies.operators.windows import packed_sessions, session_columns
 from penstock.topologies.windows import session
 from tests.properties.following import COMMIT, DISCARD, READ, RESTART, RESTORE, Wait, take_all
 
@@ -39,6 +39,7 @@ class Reading(msgspec.Struct, frozen=True):
 
     n: int
     x: float | None = None
+    t: str | None = None
 
 
 Step = Record | Wait | str
@@ -52,6 +53,9 @@ PARTS = {
     "high": col("n").max(),
     "some": col("n").sum().where(col("n") > 0),
     "kinds": col("n").count_distinct(),
+    "texts": col("t").count_distinct(),
+    "ratio": (col("x").sum() / count_of_rows()),
+    "float_mean": col("x").mean(),
 }
 FAILING = {"huge": (col("n") * (1 << 60)).sum()}  # its result leaves the bounds of 64 bits, and may come back
 
@@ -65,8 +69,11 @@ class Trial:
     where: str
 
 
-def random_trial(rng: random.Random, *, fails: bool = False, counts: bool = False) -> Trial:
-    """Any. ``fails``: with an aggregate whose result may fail. ``counts``: of counts that are emitted on close."""
+def random_trial(
+    rng: random.Random, *, fails: bool = False, counts: bool = False, parts: tuple[str, ...] = ()
+) -> Trial:
+    """Any. ``fails``: with an aggregate whose result may fail. ``counts``: of counts that are emitted on close.
+    ``parts``: of some of these, and so too."""
     clock = rng.choice(("stream", "stream", "watermark", "watermark", "wall"))
     bounds = rng.choice(("records", "gap"))
     options: dict[str, Any] = {
@@ -81,11 +88,13 @@ def random_trial(rng: random.Random, *, fails: bool = False, counts: bool = Fals
     delay = bounded_out_of_orderness(rng.choice((0, 3, 20))) if clock == "watermark" else None
     retention = rng.choice((None, max(least, 1), least + windows.gap_ms + 1, least + 60))
     windowed = builder.stream("in", watermark=delay).group_by_key().windowed_by(windows, retention=retention)
-    emission: Any = "on_close" if counts else rng.choice(("on_close", "on_close", "per_commit"))
-    if counts or (not fails and rng.random() < 0.4):
+    emission: Any = "on_close" if counts or parts else rng.choice(("on_close", "on_close", "per_commit"))
+    if counts or (not fails and not parts and rng.random() < 0.4):
         table = windowed.count(emission=emission, late=True, name="sessions")
     else:
-        chosen = {n: PARTS[n] for n in rng.sample(sorted(PARTS), rng.randint(1, 4))} | (FAILING if fails else {})
+        chosen = {n: PARTS[n] for n in rng.sample(sorted(parts or PARTS), rng.randint(1, 4))} | (
+            FAILING if fails else {}
+        )
         table = windowed.agg(emission=emission, late=True, name="sessions", **chosen)
     table.to_stream(lambda window, value: str(window), key=str).to("out")
     table.late.to("late")
@@ -104,7 +113,11 @@ def random_steps(rng: random.Random, keys: list[Any], *, clock: bool) -> list[St
         ts = max(at - (0 if rng.random() < 0.6 else rng.randint(0, disorder)), 0)
         key = None if rng.random() < 0.02 else rng.choice(keys)
         x = rng.choice((None, 0.1, 0.7, -3.3, 1e17, rng.random()))
-        value = None if rng.random() < 0.02 else Reading(rng.randint(-3, 6), x)
+        value = (
+            None
+            if rng.random() < 0.02
+            else Reading(rng.randint(-3, 6), x, rng.choice((None, "", "a", "ä", "long " * 60)))
+        )
         steps.append(Record(key, value, ts, (("h", b"%d" % i),) if rng.random() < 0.2 else ()))
         if rng.random() < 0.04:
             steps.append(rng.choice((COMMIT, COMMIT, READ, DISCARD, RESTART, RESTORE)))
@@ -183,6 +196,25 @@ def test_counts_are_what_rows_are(seed: int, keys_max: int, monkeypatch: pytest.
     monkeypatch.setattr(entry_index.EntryIndex.__init__, "__defaults__", (keys_max,))
     rng = random.Random(seed)
     trial = random_trial(rng, counts=True)
+    rows = play(trial, 10_000, columns=False)
+    for size in SIZES:
+        column_parts.FEWEST = rng.choice((2, 3, 5, 9))
+        found = play(trial, size, columns=True)
+        assert found == rows, f"{trial.where} batches of {size}, as rows if shorter than {column_parts.FEWEST}"
+
+
+@pytest.mark.parametrize("keys_max", [2, 1 << 14])
+@pytest.mark.parametrize("seed", range(40))
+def test_aggregates_in_the_compiled_part_are_what_rows_are(
+    seed: int, keys_max: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of those that it takes, on close. Some of the time it keeps few distinct values."""
+    monkeypatch.setattr(entry_index.EntryIndex.__init__, "__defaults__", (keys_max,))
+    rng = random.Random(seed)
+    monkeypatch.setattr(packed_sessions, "_BYTES_MAX", rng.choice((1, 500, 1 << 26)))
+    trial = random_trial(
+        rng, parts=("rows", "total", "big", "float", "mean", "high", "some", "kinds", "texts", "ratio")
+    )
     rows = play(trial, 10_000, columns=False)
     for size in SIZES:
         column_parts.FEWEST = rng.choice((2, 3, 5, 9))

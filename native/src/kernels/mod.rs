@@ -20,6 +20,7 @@ pub mod members;
 pub mod murmur;
 pub mod panes;
 pub mod part_tally;
+pub mod parts;
 pub mod rows;
 pub mod segments;
 pub mod sessions;

@@ -31,7 +31,7 @@ mod words;
 mod writer;
 
 /// Changes with every change of a signature: a module that was built from other sources is not used.
-const INTERFACE: u32 = 27;
+const INTERFACE: u32 = 28;
 
 impl From<Refused> for PyErr {
     fn from(refused: Refused) -> PyErr {
@@ -59,6 +59,7 @@ fn penstock_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<bags::Bags>()?;
     module.add_class::<members::Members>()?;
     module.add_class::<sessions::SessionCounts>()?;
+    module.add_class::<sessions::SessionParts>()?;
     module.add_class::<panes::PaneCounts>()?;
     module.add_class::<latest::Latest>()?;
     module.add_class::<part_tally::PartTally>()?;

@@ -7,7 +7,8 @@ use pyo3::types::{PyBytes, PyList, PyTuple};
 use super::buffers::{Held, large_bytes, rows_of, to_bytes};
 use super::entry_map::EntryMap;
 use super::tally::stored_of;
-use crate::kernels::part_tally::{self, Part, Values};
+use crate::kernels::part_tally::{self, Values};
+use crate::kernels::parts::Part;
 use crate::kernels::rows::Taken;
 
 /// The numbers of a part by row, and a byte that is 1 where there is none.
@@ -40,7 +41,7 @@ impl PartTally {
         let parts: Option<Vec<Part>> = parts.iter().map(|&letter| Part::of(letter)).collect();
         match parts {
             Some(parts) if !parts.is_empty() => Ok(PartTally(part_tally::PartTally::new(parts))),
-            _ => Err(PyValueError::new_err("name at least one part, each by its letter: n, s, l or g")),
+            _ => Err(PyValueError::new_err("name at least one part, each by its letter: n, s, r, l or g")),
         }
     }
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any, cast
 
 import pytest
@@ -114,7 +113,8 @@ class Record(Came):
 def test_a_sender_that_falls_behind_makes_the_waits_longer(monkeypatch: pytest.MonkeyPatch) -> None:
     clock, enriched = Clock(), Enriched(None)
     loop = Loop(enriched, clock, 0.004)
-    monkeypatch.setattr(time, "sleep", clock.sleep)
+    monkeypatch.setattr(latency_module, "REPEATS_S", 0.0)
+    monkeypatch.setattr(live_module, "sleep", clock.sleep)
     monkeypatch.setattr(live_module, "now_us", clock.now_us)
     monkeypatch.setattr(clicks_module, "new_producer", lambda _: loop)
     monkeypatch.setattr(clicks_module, "produce", lambda client, *row: client.produce(*row))

@@ -80,6 +80,10 @@ class EntryIndex:
             places = self._read(key)
         return places[bisect_left(places, (self._floor_ms, b"")) :]
 
+    def take_back(self, key: bytes, places: list[EntryPlace]) -> None:
+        """Undo ``give_up``, which returned these places."""
+        self._places[key] = places
+
     def nowhere(self, latest_ms: int) -> None:
         """The keys that were elsewhere are held nowhere. None of their entries has a later time."""
         self._unseen_ms = max(self._unseen(), latest_ms)

@@ -80,15 +80,10 @@ class ValueColumns:
         if isinstance(values, NumberColumn) and values.array.dtype == np.int64 and part.prepare is PLAIN.serialize:
             self._taken.append(_Values(number, of_rows, values.array, None))
             return True
-        coded = values if isinstance(values, CodedColumn) else CodedColumn.of(values.to_list())
-        used, codes = np.unique(coded.codes, return_inverse=True)
-        try:
-            texts = [part.prepare(coded.values[code]) for code in used.tolist()]
-        except Exception:  # not swallowed: the rows meet it again
+        coded = coded_texts(part, values)
+        if coded is None:
             return False
-        if not set(map(type, texts)) <= {bytes}:
-            return False
-        self._taken.append(_Values(number, of_rows, codes.astype(np.int64), packed(texts)))
+        self._taken.append(_Values(number, of_rows, *coded))
         return True
 
     def put(self, bags: Bags, numbers: Ints) -> None:
@@ -105,6 +100,22 @@ class ValueColumns:
         texts = [v.distinct for v in self._taken if v.distinct is not None]
         size = sum(int(column.offsets[-1]) for column in texts)
         return bags.has_room(size, sum(len(v.numbers) for v in self._taken if v.distinct is None))
+
+
+def coded_texts(part: Part, column: Column) -> tuple[Ints, BytesColumn] | None:
+    """The values of a column as a bag keeps them, by codes; the code of a null is -1. ``None``: row by row."""
+    assert part.prepare is not None
+    coded = column if isinstance(column, CodedColumn) else CodedColumn.of(column.to_list())
+    used, codes = np.unique(coded.codes, return_inverse=True)
+    values = [coded.values[code] for code in used.tolist()]
+    try:
+        texts = [b"" if value is None else part.prepare(value) for value in values]
+    except Exception:  # not swallowed: the rows meet it again
+        return None
+    if not set(map(type, texts)) <= {bytes}:
+        return None
+    absent = np.fromiter((value is None for value in values), np.bool_, len(values))
+    return np.where(absent[codes], -1, codes).astype(np.int64), packed(texts)
 
 
 def added(part: Part, bags: list[Bag], groups: Groups, column: Column) -> list[Bag] | None:

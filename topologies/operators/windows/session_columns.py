@@ -14,11 +14,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from penstock.state.log import Headers, Windowed
-from penstock.state.native import compiled
 from penstock.topologies.columnar.column_parts import Keyed, enough
 from penstock.topologies.columnar.windowed_keys import stored_keys, windowed_column
 from penstock.topologies.operator_api.batch import Batch, ColumnBatch
-from penstock.topologies.operator_api.columns import BytesColumn, Column, Ints, NumberColumn, Places
+from penstock.topologies.operator_api.columns import BytesColumn, Ints, Places
 from penstock.topologies.operator_api.operator import OperatorContext
 from penstock.topologies.operators.base.entry_index import EntryPlace
 from penstock.topologies.operators.base.row_functions import without_nulls
@@ -26,8 +25,9 @@ from penstock.topologies.operators.columnar.grouping import Entries, entries_of
 from penstock.topologies.operators.columnar.session_joining import NOWHERE, OpenSession, SessionJoining
 from penstock.topologies.operators.columnar.sessions import Pieces, SessionRules, Timeline, pieces_of
 from penstock.topologies.operators.windows.data_driven_windows import LONG, WindowUpdate
+from penstock.topologies.operators.windows.packed_session_folds import packed_fold
 from penstock.topologies.operators.windows.packed_sessions import ClosedSessions, PackedSessions
-from penstock.topologies.operators.windows.session_folds import CountSessions, session_fold
+from penstock.topologies.operators.windows.session_folds import session_fold
 from penstock.topologies.operators.windows.session_rows import SessionRowOperator
 from penstock.topologies.operators.windows.window_aggregate import LATE_PORT
 from penstock.topologies.operators.windows.window_closing import ClosingAggregateSpec
@@ -65,14 +65,10 @@ class SessionAggregateOperator(SessionRowOperator):
             closes_after=self._closes_after_ms,
             keep=self._keep_ms,
         )
-        self._packed = self._packed_sessions()
-
-    def _packed_sessions(self) -> PackedSessions | None:
-        native = compiled()
-        if native is None or self._timers is None or not isinstance(self._session_fold, CountSessions):
-            return None
-        counts = native.SessionCounts(*self._rules, self.index.store.segment_ms)
-        return PackedSessions(counts, self.index, self._timers, self._rules)
+        self._packed_fold = None if self._timers is None else packed_fold(spec.store, spec.fold, self._session_fold)
+        self._packed: PackedSessions | None = None
+        if self._packed_fold is not None and self._timers is not None:
+            self._packed = PackedSessions(self._packed_fold, self.index, self._timers, self._rules)
 
     def process_columns(self, port: int, batch: ColumnBatch) -> Batch | None:
         if self._session_fold is None or batch.key_column is None or batch.olds is not None:
@@ -118,11 +114,18 @@ class SessionAggregateOperator(SessionRowOperator):
     def _take_packed(
         self, packed: PackedSessions, batch: ColumnBatch, times: Ints, timeline: Timeline, found: Entries
     ) -> bool:
-        assert isinstance(self._session_fold, CountSessions)
-        known, counts = self._session_fold.numbers(batch)
-        if not known:
+        assert self._packed_fold is not None
+        given = self._packed_fold.given(batch)
+        if given is None:
             return False
-        late, closed = packed.take(found.store_keys, found.groups.numbers, times, timeline, counts)
+        try:
+            taken = packed.take(found.store_keys, found.groups.numbers, times, timeline, *given)
+        except Exception as exc:  # a result that fails; no record may be skipped for it
+            self.ctx.failed(batch, len(batch) - 1, exc, may_skip=False)
+            raise
+        if taken is None:
+            return False
+        late, closed = taken
         out = self._results(batch, timeline, closed)
         self._refuse(batch, late)
         self._move_along(batch, timeline)
@@ -238,7 +241,7 @@ class SessionAggregateOperator(SessionRowOperator):
             np.array(ends, np.int64),
             starts,
             np.array(times, np.int64),
-            list(aggregates),
+            list(map(self.fold.shown, aggregates)),
             names,
         )
         return self._results(batch, timeline, found)
@@ -256,7 +259,7 @@ class SessionAggregateOperator(SessionRowOperator):
             if batch.headers is not None:
                 headers = list(map(batch.headers.__getitem__, closed.positions.tolist()))
                 headers = headers if any(headers) else None
-        values = self._shown(closed.aggregates)
+        values = closed.values
         if enough(rows):
             names = stored_keys(closed.keys, self._key_serde)
             keys = windowed_column(names, closed.starts, closed.ends)
@@ -266,12 +269,6 @@ class SessionAggregateOperator(SessionRowOperator):
         listed = [Windowed(read(name), start, end) for name, start, end in names_and_ends]  # type: ignore[arg-type]  # no nulls here
         of_rows = values if isinstance(values, list) else values.to_list()
         return Batch(listed, of_rows, closed.times.tolist(), orders.tolist(), headers)
-
-    def _shown(self, aggregates: Ints | list[Any]) -> Column | list[Any]:
-        """The values to emit for aggregates."""
-        if isinstance(aggregates, list):
-            return list(map(self.fold.shown, aggregates))
-        return NumberColumn(aggregates)
 
     def _note_all(self, by_key: Keyed, names: list[bytes], pieces: Pieces, joining: SessionJoining) -> None:
         """Note what changed, with ``per_commit``, in the order in which windows first changed."""

@@ -29,6 +29,7 @@ from penstock.state.stores.store import StoreSpec
 from penstock.topologies.operator_api.operator import Operator, OperatorContext
 from penstock.topologies.operator_api.required_columns import EdgeLayout, InputMode, RequiredColumns
 from penstock.topologies.operators.aggregates.fold import Aggregation, BuiltOperator
+from penstock.topologies.operators.windows.packed_session_folds import part_letters
 from penstock.topologies.operators.windows.session_columns import SessionAggregateOperator
 from penstock.topologies.operators.windows.window_aggregate import closes_columns, counted
 from penstock.topologies.operators.windows.window_closing import ClosingAggregateSpec, closing_spec, retained_ms
@@ -61,7 +62,8 @@ class SessionAggregateSpec(ClosingAggregateSpec):
 
     def output_layout(self, port: int, given: EdgeLayout, input_mode: InputMode) -> EdgeLayout:
         if port == 0 and input_mode.rows is None and closes_columns(self):
-            return EdgeLayout(keys=True, values=counted(self.fold))
+            values = counted(self.fold) or part_letters(self.fold, self.store.value_serde) is not None
+            return EdgeLayout(keys=True, values=values)
         return super().output_layout(port, given, input_mode)
 
 
@@ -91,6 +93,8 @@ def build_operator(request: Aggregation) -> BuiltOperator:
     if windows.gap_fn is not None and windows.bounds == "records":
         # the store's keys are not the rows' keys: no row can be looked up in it, and the other name says so
         value = dataclasses.replace(value, name=f"by-reach({value.name})")
-    store = StoreSpec(request.name, "session", request.key, value, retention_ms=retention_ms)
+    closing = request.emission == "on_close" and windows.gap_fn is None
+    packed = closing and part_letters(request.fold, request.value) is not None
+    store = StoreSpec(request.name, "session", request.key, value, retention_ms=retention_ms, as_bytes=packed)
     spec = closing_spec(SessionAggregateSpec, request, store, one_by_one=True, lag_ms=lag_ms)
     return BuiltOperator(spec, spanning_serde(request.key))

@@ -7,50 +7,14 @@
 use crate::kernels::changelog::logged_keys;
 use crate::kernels::distinct::Distinct;
 use crate::kernels::entry_map::{AHEAD, Entered};
+use crate::kernels::parts::{FAR, Part, read, there, write};
 use crate::kernels::rows::{Rows, Taken};
-use crate::kernels::tuples::{Scalar, Unread, put, put_array, put_framed, put_long};
 use crate::refused::{Refused, room_for};
 
 /// With more bytes than these the store's entries take over: places in `Distinct` have 31 bits.
 const BYTES_MAX: usize = 1 << 30;
 const TIME_BYTES: usize = 8;
 const START_BYTES: usize = 8;
-/// No sum, and no count, may come so far.
-const FAR: u64 = 1 << 62;
-
-/// One of the aggregates.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Part {
-    /// A number.
-    Count,
-    /// A number and a sum.
-    Total,
-    /// Whether there is one, and the least.
-    Least,
-    Greatest,
-}
-
-impl Part {
-    /// By its letter.
-    pub fn of(letter: u8) -> Option<Self> {
-        match letter {
-            b'n' => Some(Part::Count),
-            b's' => Some(Part::Total),
-            b'l' => Some(Part::Least),
-            b'g' => Some(Part::Greatest),
-            _ => None,
-        }
-    }
-
-    fn width(self) -> usize {
-        if self == Part::Count { 1 } else { 2 }
-    }
-
-    fn better(self, new: i64, old: i64) -> bool {
-        if self == Part::Least { new < old } else { new > old }
-    }
-}
-
 /// What a part takes of each row.
 pub enum Values<'a> {
     /// The row itself, unless a flag says that it is null.
@@ -230,7 +194,7 @@ impl PartTally {
                     Values::Rows(nulls) => acc[0] += i64::from(there(*nulls, row)),
                     Values::Numbers(numbers, nulls) => {
                         if there(*nulls, row) {
-                            add(part, acc, 1, numbers[row]);
+                            part.add(acc, 1, numbers[row]);
                         }
                     }
                 }
@@ -258,11 +222,7 @@ impl PartTally {
             let acc = &mut self.numbers[place as usize * self.width..][..self.width];
             let mut at = 0;
             for &part in &self.parts {
-                match part {
-                    Part::Count => acc[at] += other[at],
-                    _ if other[at] == 0 => {}
-                    _ => add(part, &mut acc[at..], other[at], other[at + 1]),
-                }
+                part.absorb(&mut acc[at..], &other[at..]);
                 at += part.width();
             }
         }
@@ -348,88 +308,6 @@ impl PartTally {
 }
 
 const UNREADABLE: &str = "a stored aggregate is not of whole numbers of 64 bits that are far from their bounds";
-
-fn there(nulls: Option<&[u8]>, row: usize) -> bool {
-    nulls.is_none_or(|nulls| nulls[row] == 0)
-}
-
-/// Adds a sum of `count` numbers, or one number that may be better.
-fn add(part: Part, acc: &mut [i64], count: i64, number: i64) {
-    match part {
-        Part::Count => acc[0] += count,
-        Part::Total => {
-            acc[0] += count;
-            acc[1] += number;
-        }
-        Part::Least | Part::Greatest => {
-            if acc[0] == 0 || part.better(number, acc[1]) {
-                acc[..2].copy_from_slice(&[1, number]);
-            }
-        }
-    }
-}
-
-/// Reads accumulators, and returns at least any count and the distance of any sum from 0. `None`: Python must read them.
-fn read(parts: &[Part], data: &[u8], into: &mut [i64]) -> Option<u64> {
-    let mut unread = Unread(data);
-    if unread.array()? != parts.len() {
-        return None;
-    }
-    let (mut highest, mut at) = (0, 0);
-    for &part in parts {
-        let bytes = unread.bytes()?;
-        if part == Part::Count {
-            into[at] = i64::from_be_bytes(bytes.try_into().ok()?);
-            highest = highest.max(into[at].unsigned_abs());
-        } else {
-            let mut inner = Unread(bytes);
-            let found = match (part, inner.array()?) {
-                (Part::Total, 2) => [whole(&mut inner)?, whole(&mut inner)?],
-                (Part::Least | Part::Greatest, 0) => [0, 0],
-                (Part::Least | Part::Greatest, 1) => [1, whole(&mut inner)?],
-                _ => return None,
-            };
-            inner.end()?;
-            if part == Part::Total {
-                if found[0] == 0 && found[1] != 0 {
-                    return None;
-                }
-                highest = highest.max(found[0].unsigned_abs()).max(found[1].unsigned_abs());
-            }
-            into[at..at + 2].copy_from_slice(&found);
-        }
-        at += part.width();
-    }
-    unread.end()?;
-    Some(highest)
-}
-
-fn whole(unread: &mut Unread) -> Option<i64> {
-    match unread.scalar()? {
-        Scalar::Int(number) => Some(number),
-        _ => None,
-    }
-}
-
-fn write(parts: &[Part], out: &mut Vec<u8>, numbers: &[i64]) -> Option<()> {
-    put_array(out, parts.len())?;
-    let mut at = 0;
-    for &part in parts {
-        let found = &numbers[at..at + part.width()];
-        match part {
-            Part::Count => put_long(out, found[0]),
-            Part::Total => put_framed(out, |inner| put_all(inner, found))?,
-            Part::Least | Part::Greatest => put_framed(out, |inner| put_all(inner, &found[1..1 + found[0] as usize]))?,
-        }
-        at += part.width();
-    }
-    Some(())
-}
-
-fn put_all(out: &mut Vec<u8>, numbers: &[i64]) -> Option<()> {
-    put_array(out, numbers.len())?;
-    numbers.iter().try_for_each(|&number| put(out, Scalar::Int(number)))
-}
 
 #[cfg(test)]
 mod tests;

@@ -2,7 +2,7 @@
 
 use std::mem::take;
 
-use super::{Key, Rules, Sessions, hash_of};
+use super::{Held, Key, Rules, Sessions, hash_of};
 
 /// Byte strings one after the other; `ends` begins with 0.
 pub struct Names {
@@ -40,30 +40,39 @@ impl Names {
     }
 }
 
-/// Changes of a store and its timers. What is gone comes first. An entry is a count and the time of the last record.
-#[derive(Default)]
-pub struct Changes {
+/// Changes of a store and its timers. What is gone comes first. `E`: the form of its entries.
+pub struct Changes<E> {
     pub gone: Names,
     pub gone_times: Vec<i64>,
     /// Entries that the store does not have, and others.
     pub new: Names,
-    pub new_entries: Vec<(i64, i64)>,
+    pub new_entries: Vec<E>,
     pub known: Names,
-    pub known_entries: Vec<(i64, i64)>,
+    pub known_entries: Vec<E>,
     pub timers_gone: Names,
     pub timers_set: Names,
 }
 
-impl Sessions {
+impl<H: Held> Sessions<H> {
     /// About how many entries and timers the store does not have yet, or has too many; 0: none.
     pub fn pending(&self) -> usize {
         2 * self.changes + self.gone.len() + self.timers_gone.len()
     }
 
     /// Hands over what has changed: from now on the store has it. Of the keys that changed, sessions that have closed and
-    /// end before `floor` are dropped.
-    pub fn changes(&mut self, floor: i64) -> Changes {
-        let (rules, mut out) = (self.rules, Changes::default());
+    /// end before `floor` are dropped. `entry` makes that of aggregates and the time of the last record.
+    pub fn changes<E>(&mut self, floor: i64, entry: impl Fn(&H, i64) -> E) -> Changes<E> {
+        let rules = self.rules;
+        let mut out = Changes {
+            gone: Names::default(),
+            gone_times: vec![],
+            new: Names::default(),
+            new_entries: vec![],
+            known: Names::default(),
+            known_entries: vec![],
+            timers_gone: Names::default(),
+            timers_set: Names::default(),
+        };
         self.changes = 0;
         for (at, start, end, last) in take(&mut self.gone) {
             out.gone.push_entry(rules, &self.keys[at as usize].name, start, end);
@@ -81,7 +90,7 @@ impl Sessions {
                     false => (&mut out.new, &mut out.new_entries),
                 };
                 names.push_entry(rules, name, s.start, s.end);
-                entries.push((s.count, s.last));
+                entries.push(entry(&s.held, s.last));
                 if s.open && !s.timer {
                     out.timers_set.push_timer(name, s.start, s.end);
                 }

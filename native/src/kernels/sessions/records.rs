@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 
-use super::{Session, Sessions};
+use super::{Fold, Held, Session, Sessions};
 use crate::refused::Refused;
 
 /// The records of a batch: the key of each as a number of `names`, its time and its position; T before each position, and
@@ -11,8 +11,6 @@ pub struct Batch<'a> {
     pub names: &'a [&'a [u8]],
     pub numbers: &'a [i64],
     pub times: &'a [i64],
-    /// What each record counts; without them 1.
-    pub counts: Option<&'a [i64]>,
     pub at: &'a [i64],
     pub levels: &'a [i64],
     /// Whether a record counts for its own T.
@@ -25,7 +23,8 @@ pub struct Closed {
     pub end: i64,
     pub start: i64,
     pub last: i64,
-    pub count: i64,
+    /// Where what is shown of it begins.
+    pub shown: usize,
     pub(super) key: u32,
 }
 
@@ -35,11 +34,13 @@ pub struct Taken {
     pub late: Vec<i64>,
     /// By position, end, start and key.
     pub closed: Vec<Closed>,
+    /// What is shown of them, as numbers.
+    pub shown: Vec<i64>,
 }
 
-impl Sessions {
+impl<H: Held> Sessions<H> {
     /// Takes the records of a batch, whose keys are all here.
-    pub fn take(&mut self, batch: &Batch) -> Result<Taken, Refused> {
+    pub fn take(&mut self, batch: &Batch, fold: &impl Fold<Held = H>) -> Result<Taken, Refused> {
         let found: Vec<Option<u32>> = batch.names.iter().map(|name| self.find(name)).collect();
         let Some(keys) = found.into_iter().collect::<Option<Vec<u32>>>() else {
             return Err(Refused::Value("the sessions of a key are not here".into()));
@@ -51,7 +52,8 @@ impl Sessions {
         let numbered = |number: &i64| (0..keys.len() as i64).contains(number);
         let positions = moves.len() + usize::from(!batch.moved_by_records);
         let placed = |at: &i64| (0..positions as i64).contains(at);
-        if [batch.times.len(), batch.at.len(), batch.counts.map_or(rows, <[i64]>::len)] != [rows; 3]
+        if [batch.times.len(), batch.at.len()] != [rows; 2]
+            || !fold.has(rows)
             || !batch.numbers.iter().all(numbered)
             || !batch.at.iter().all(placed)
         {
@@ -64,23 +66,22 @@ impl Sessions {
             let position = batch.at[row] as usize;
             let before = batch.levels[position];
             if before > t {
-                self.close(before, Some((moves, &mut taken.closed)));
+                self.close(before, Some((moves, &mut taken)));
                 t = before;
             }
             let now = if batch.moved_by_records { moves[position] } else { before };
-            let count = batch.counts.map_or(1, |counts| counts[row]);
-            if !self.join(keys[batch.numbers[row] as usize], batch.times[row], count, before, now) {
+            if !self.join(keys[batch.numbers[row] as usize], batch.times[row], (row, fold), before, now) {
                 taken.late.push(row as i64);
             }
         }
-        self.close(batch.levels[moves.len()], Some((moves, &mut taken.closed)));
+        self.close(batch.levels[moves.len()], Some((moves, &mut taken)));
         let keys = &self.keys;
         taken.closed.sort_unstable_by_key(|c| (c.position, c.end, c.start, &*keys[c.key as usize].name));
         Ok(taken)
     }
 
     /// Closes what T `now` closes, at the position at which `moves` came that far. Without them it was closed elsewhere.
-    fn close(&mut self, now: i64, mut to: Option<(&[i64], &mut Vec<Closed>)>) {
+    fn close(&mut self, now: i64, mut to: Option<(&[i64], &mut Taken)>) {
         let closes_after = self.rules.closes_after;
         while let Some(&Reverse((time, at))) = self.queue.peek() {
             if time.saturating_add(closes_after) > now {
@@ -99,9 +100,11 @@ impl Sessions {
                 }
                 s.open = false;
                 let had_timer = std::mem::replace(&mut s.timer, false);
-                if let Some((moves, closed)) = &mut to {
+                if let Some((moves, taken)) = &mut to {
                     let position = moves.partition_point(|&t| t < closes) as i64;
-                    closed.push(Closed { position, end: s.end, start: s.start, last: s.last, count: s.count, key: at });
+                    let shown = taken.shown.len();
+                    s.held.show(&mut taken.shown);
+                    taken.closed.push(Closed { position, end: s.end, start: s.start, last: s.last, shown, key: at });
                     if had_timer {
                         self.timers_gone.push((at, s.start, s.end));
                     }
@@ -111,8 +114,8 @@ impl Sessions {
         }
     }
 
-    /// Lets a record that counts `count` join the sessions of its key. `false`: it is late.
-    fn join(&mut self, at: u32, ts: i64, mut count: i64, before: i64, now: i64) -> bool {
+    /// Lets a record, a row of the fold, join the sessions of its key. `false`: it is late.
+    fn join(&mut self, at: u32, ts: i64, (row, fold): (usize, &impl Fold<Held = H>), before: i64, now: i64) -> bool {
         let rules = self.rules;
         let reach = ts + rules.gap;
         let key = &mut self.keys[at as usize];
@@ -134,7 +137,6 @@ impl Sessions {
                 start = start.min(s.start);
                 last = last.max(s.last);
                 whole = whole.max(s_reach);
-                count += s.count;
             }
         }
         if whole.saturating_add(rules.closes_after - rules.behind) <= now {
@@ -158,12 +160,27 @@ impl Sessions {
                 (s.start, s.end) = (start, end);
                 (s.open, s.stored, s.timer) = (true, false, false);
             }
-            (s.last, s.count, s.changed) = (last, count, true);
+            fold.add(&mut s.held, row);
+            (s.last, s.changed) = (last, true);
         } else {
             self.changes += 1;
             let place = if first == stop { key.sessions.partition_point(|s| s.end < end) } else { first };
-            let made = Session { start, end, last, count, open: true, stored: false, timer: false, changed: true };
-            key.sessions.splice(place..place + (stop - first), [made]);
+            let mut members = key.sessions.drain(place..place + (stop - first)).map(|s| s.held);
+            let held = members.next().map(|first| {
+                members.fold(first, |mut held, later| {
+                    fold.absorb(&mut held, later);
+                    held
+                })
+            });
+            let held = match held {
+                None => fold.begin(row),
+                Some(mut held) => {
+                    fold.add(&mut held, row);
+                    held
+                }
+            };
+            let made = Session { start, end, last, held, open: true, stored: false, timer: false, changed: true };
+            key.sessions.insert(place, made);
         }
         if !key.changed {
             key.changed = true;

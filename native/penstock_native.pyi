@@ -267,10 +267,6 @@ class _Sessions:
         """The number of keys."""
 
     @property
-    def latest_ms(self) -> int:
-        """No session that was here ends later."""
-
-    @property
     def pending(self) -> int:
         """About how many changes ``changes`` has; 0: none."""
 
@@ -303,9 +299,10 @@ class _Sessions:
     def release(self, name: bytes) -> list[tuple[int, bytes]] | None:
         """Give up a key without changes: the ends and starts (8 bytes) of its sessions, or ``None`` if it is not here."""
 
-    def shrink(self, floor: int, most: int) -> bool:
+    def shrink(self, floor: int, most: int) -> int | None:
         """Free memory while there are no changes: drop sessions that have closed and end before ``floor``, and keys without
-        any; if more than ``most`` are left, all. Returns whether it was all."""
+        any; of the others keep at most this many, whose last sessions end last. Returns the highest end of the sessions of
+        keys that are dropped although they have some; ``None``: there are none."""
 
 class SessionCounts(_Sessions):
     """Sessions that count their records. An entry is a count and the time of the last record. ``take`` is given what each
@@ -326,6 +323,60 @@ class SessionParts(_Sessions):
     def __init__(
         self, gap: int, touching: bool, behind: int, closes_after: int, keep: int, segment_ms: int, parts: bytes
     ) -> None: ...
+
+class Patterns:
+    """Partial matches of a pattern by key, the events that wait for the watermark, and what no store has of them yet.
+    ``states``: of each state its stage, kind, gap and patience in ms, and edges: action, number of the target, condition
+    in postfix order (0 and the number of a bit, 1 always, 2 both, 3 either, 4 not). ``start``: its number. ``skip``:
+    strategy and stage. ``stages``: how many there are."""
+
+    def __init__(
+        self,
+        states: list[tuple[int, str, int | None, int | None, list[tuple[str, int, bytes]]]],
+        start: int,
+        within: int | None,
+        skip: tuple[str, int],
+        shape: int,
+        stages: int,
+    ) -> None: ...
+    def __len__(self) -> int:
+        """The number of keys."""
+
+    @property
+    def pending(self) -> int:
+        """About how many changes ``changes`` has; 0: none."""
+
+    @property
+    def used_bytes(self) -> int:
+        """About how much memory the events have taken since ``begin``."""
+
+    def begin(self, watermark: int, next_number: int) -> None:
+        """Forget all, and begin at a watermark, with the number of the next event."""
+
+    def missing(self, names: list[bytes]) -> list[int]:
+        """The places of keys that are not here."""
+
+    def hold(self, name: bytes, entry: bytes | None) -> bool:
+        """Take over a key with its stored entry, or none. ``False``: nothing was done, because Python must read it."""
+
+    def wait(self, name: bytes, time: int, number: int, bits: int, data: bytes) -> None:
+        """Take over an event that waits in the store. Its key is here."""
+
+    def take(
+        self, names: list[bytes], numbers: Any, times: Any, bits: Any, at: Any, marks: Any, data: Any, offsets: Any
+    ) -> tuple[bytes, list[tuple[int, bytes, int, bool, list[tuple[int, bytes]]]], int, int]:
+        """Take events, whose keys are all here: int64 numbers of their names, times, uint64 bits, the number of marks before
+        each, and its bytes; and apply the int64 marks. Returns the int64 indices of those that are late; what is handed out
+        (position of the mark, key, time, whether it timed out, stages and events); and how many partial matches were added
+        and removed."""
+
+    def changes(self) -> tuple[Any, ...]:
+        """What the stores do not have, which they have from now on: keys whose state changed, their entries (``None`` is
+        gone) and times; alarms that are gone, and new ones; events that are gone, with their times; new ones, their bytes
+        and times; the number of the next event and the time of the last one, if it is another."""
+
+    def shrink(self) -> None:
+        """Free memory while there are no changes: drop keys of which no store has anything."""
 
 class Tally:
     """See ``penstock.state.stores.count_store.Tally``. ``base`` and ``base_from`` raise ``ValueError`` for a stored

@@ -85,6 +85,13 @@ class KeyValueStoreView:
         """The numbers of young and old entries and the result when ``size_bytes`` last looked while nothing was dirty;
         ``None``: outdated."""
 
+    def keep_bytes(self) -> None:
+        """Keep entries as bytes in memory, as where the spec says so (``as_bytes``). For an owner that reads and writes
+        bytes, before anything was read."""
+        assert not self.entries and not self._old, self.spec.name
+        self.immutable, self._lists = False, None
+        self._rounds = self.spec.value_serde.immutable
+
     def defer(self, settle: Callable[[], None] | None) -> None:
         """Have ``settle`` called, once, before anything reads or writes the store, the commit too: it puts what its owner
         has held back. ``None``: nothing is held back any more. ``discard`` discards what is."""

@@ -92,7 +92,11 @@ class Draw:
         if not nots and self.rng.random() < 0.1:
             self.labels[name] = "*"
             return made
-        return made.where(lambda e, label=label: e["label"] == label)
+        return made.where(self.labelled(label))
+
+    def labelled(self, label: str) -> Any:
+        """The condition that an event has this label."""
+        return lambda e: e["label"] == label
 
     def previous_nots(self, made: Pattern) -> frozenset[str]:
         return frozenset(self.labels[str(s.name)] for s in made.stages if s.negated)
@@ -108,7 +112,7 @@ class Draw:
         label = self.labels[name] = self.rng.choice(free)
         at_once = self.rng.random() < 0.4 and not last.quantified and last.group is None
         made = made.not_next(name) if at_once else made.not_followed_by(name)
-        return made.where(lambda e, label=label: e["label"] == label)
+        return made.where(self.labelled(label))
 
     def quantify(self, made: Pattern, *, group: bool, may_be_greedy: bool = False) -> Pattern:
         rng = self.rng
@@ -128,7 +132,7 @@ class Draw:
                 return made.greedy()
             if kind == "more" and not group and rng.random() < 0.25:
                 label = rng.choice(LABELS)
-                made = made.until(lambda e: e["label"] == label)
+                made = made.until(self.labelled(label))
         if rng.random() < 0.25 and not (group and _may_be_empty(made.stages[-1].group)):
             made = made.optional()
         return made
@@ -152,10 +156,10 @@ def _may_be_empty(group: Pattern | None) -> bool:
     return group is not None and all(s.is_optional or s.negated for s in group.stages)
 
 
-def drawn(rng: random.Random) -> tuple[Pattern, list[Event]]:
+def drawn(rng: random.Random, draw: type[Draw] = Draw) -> tuple[Pattern, list[Event]]:
     while True:
         try:
-            made = Draw(rng).pattern()
+            made = draw(rng).pattern()
             made.check("drawn")
         except TopologyError:
             continue

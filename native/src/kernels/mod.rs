@@ -21,6 +21,7 @@ pub mod murmur;
 pub mod panes;
 pub mod part_tally;
 pub mod parts;
+pub mod patterns;
 pub mod rows;
 pub mod segments;
 pub mod sessions;

@@ -20,6 +20,7 @@ mod lists;
 mod members;
 mod panes;
 mod part_tally;
+mod patterns;
 mod reader;
 mod rows;
 mod sessions;
@@ -63,6 +64,7 @@ fn penstock_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<panes::PaneCounts>()?;
     module.add_class::<latest::Latest>()?;
     module.add_class::<part_tally::PartTally>()?;
+    module.add_class::<patterns::Patterns>()?;
     module.add_class::<tally::Tally>()?;
     module.add_function(wrap_pyfunction!(group::group_rows, module)?)?;
     module.add_function(wrap_pyfunction!(group::highest_rows, module)?)?;

@@ -95,11 +95,6 @@ impl SessionCounts {
     }
 
     #[getter]
-    fn latest_ms(&self) -> i64 {
-        self.0.latest_ms()
-    }
-
-    #[getter]
     fn pending(&self) -> usize {
         self.0.pending()
     }
@@ -155,7 +150,7 @@ impl SessionCounts {
         self.0.release(name).map(|places| places_of(py, places))
     }
 
-    fn shrink(&mut self, floor: i64, most: usize) -> bool {
+    fn shrink(&mut self, floor: i64, most: usize) -> Option<i64> {
         self.0.shrink(floor, most)
     }
 }
@@ -183,11 +178,6 @@ impl SessionParts {
 
     fn __len__(&self) -> usize {
         self.0.sessions().len()
-    }
-
-    #[getter]
-    fn latest_ms(&self) -> i64 {
-        self.0.sessions().latest_ms()
     }
 
     #[getter]
@@ -249,7 +239,7 @@ impl SessionParts {
         self.0.release(name).map(|places| places_of(py, places))
     }
 
-    fn shrink(&mut self, floor: i64, most: usize) -> bool {
+    fn shrink(&mut self, floor: i64, most: usize) -> Option<i64> {
         self.0.shrink(floor, most)
     }
 }

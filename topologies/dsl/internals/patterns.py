@@ -9,7 +9,7 @@ import msgspec
 
 from penstock.state.errors import TopologyError
 from penstock.state.serdes.serde import JSON, Serde
-from penstock.topologies.dsl.typed import row_function
+from penstock.topologies.dsl.typed import row_function, traced
 from penstock.topologies.dsl.wiring import Flow, check_function
 from penstock.topologies.expressions.tree import Expression
 from penstock.topologies.operators.patterns.pattern_match import MatchPatternSpec, MatchWhenFull, match_stores
@@ -65,8 +65,10 @@ def matched(
     flow = wiring.by_key(flow)
 
     def typed(condition: User) -> User:
-        if not isinstance(condition.fn, Expression):
+        if condition.iterative:
             return condition
+        if not isinstance(condition.fn, Expression):
+            return dataclasses.replace(condition, fn=traced(condition.fn, flow, ("value",), "condition"))
         checked = row_function(condition.fn, name, flow, ("value",), condition=True)
         return dataclasses.replace(condition, fn=checked, iterative=False)
 

@@ -85,7 +85,7 @@ class EntryIndex:
         self._places[key] = places
 
     def nowhere(self, latest_ms: int) -> None:
-        """The keys that were elsewhere are held nowhere. None of their entries has a later time."""
+        """Some keys that were elsewhere are held nowhere. None of their entries has a later time."""
         self._unseen_ms = max(self._unseen(), latest_ms)
         self._latest_ms = max(self._latest_ms, latest_ms)
 

@@ -73,6 +73,12 @@ class TimerQueue:
             self._low_ms = min(self._next_ms, LAST_MS)
         return self._next_ms if self._next_ms <= LAST_MS else None
 
+    @property
+    def last_ms(self) -> int | None:
+        """The latest timer, read from the store; ``None`` without one."""
+        last = self._state.first(reverse=True)
+        return None if last is None else _TIME.unpack_from(last[0])[0]
+
     def due(self, until_ms: int) -> list[tuple[int, bytes]]:
         """Take the timers up to and including ``until_ms``, by time, then payload. A timer that is set while these are
         handled is found by the next call."""

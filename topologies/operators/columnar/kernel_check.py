@@ -32,9 +32,7 @@ from penstock.topologies.operator_api.columns import (
     BytesColumn,
     CodedColumn,
     Column,
-    Ints,
     NumberColumn,
-    Places,
     StructColumn,
 )
 from penstock.topologies.operators.columnar.distinct_check import bags_written, members_kept
@@ -42,9 +40,9 @@ from penstock.topologies.operators.columnar.latest_check import latest_kept
 from penstock.topologies.operators.columnar.pane_check import panes_counted
 from penstock.topologies.operators.columnar.part_check import parts_tallied
 from penstock.topologies.operators.columnar.row_texts import row_texts
-from penstock.topologies.operators.columnar.session_joining import NOWHERE, OpenSession, SessionJoining
-from penstock.topologies.operators.columnar.sessions import SessionRules, Timeline, pieces_of
+from penstock.topologies.operators.columnar.session_check import sessions_joined, sessions_of_parts
 from penstock.topologies.operators.columnar.text_check import texts_computed
+from penstock.topologies.operators.patterns.pattern_check import patterns_matched
 
 _KEYS: StoreSpec[Any] = StoreSpec("keys", "key_value", BYTES, BYTES)
 _WINDOWS: StoreSpec[Any] = StoreSpec("windows", "window", BYTES, BYTES)
@@ -359,77 +357,6 @@ def _lists() -> Any:
     return out
 
 
-def _sessions() -> Any:
-    """Sessions of counted records, of which one comes too late. A key has two stored sessions, which meet in the batch."""
-    rules = SessionRules(gap=10, touching=False, behind=0, closes_after=5, keep=30)
-    names = [b"a", b"", b"b"]
-    stored = {b"a": [(80, 98, 88, 2), (104, 114, 104, 3)], b"": [(90, 100, 90, 1)], b"b": []}
-    numbers = np.array([0, 1, 2, 0, 0, 2, 1, 2, 0, 2] * 3)
-    times = 95 + np.arange(len(numbers)) * 7 % 11 + 12 * (np.arange(len(numbers)) // 8)
-    times[-1] = 100
-    timeline = Timeline.of_records(104, times)
-    compiled = native.compiled()
-    if compiled is None:
-        return _joined_sessions(rules, names, stored, numbers, times, timeline)
-    counts = compiled.SessionCounts(*rules, 20)
-    for name, some in stored.items():
-        counts.hold(name, some)
-    late, *columns, closing, ends = counts.take(names, numbers, times, 1 + numbers, timeline.at, timeline.levels, True)
-    closing_keys = BytesColumn(closing, np.frombuffer(ends, np.int64)).to_list()
-    listed = [np.frombuffer(column, np.int64).tolist() for column in columns]
-    closed = list(zip(*listed, closing_keys, strict=True))
-    gone, gone_times, new, new_entries, known, known_entries, *timers = counts.changes(0)
-    puts = [*zip(new, new_entries, strict=True), *zip(known, known_entries, strict=True)]
-    late_rows = np.frombuffer(late, np.intp).tolist()
-    return late_rows, closed, sorted(zip(gone, gone_times, strict=True)), sorted(puts), [*map(sorted, timers)]
-
-
-def _joined_sessions(
-    rules: SessionRules,
-    names: list[bytes],
-    stored: dict[bytes, list[tuple[int, int, int, int]]],
-    numbers: Places,
-    times: Ints,
-    timeline: Timeline,
-) -> Any:
-    pieces = pieces_of(numbers, times, timeline, rules)
-    before: list[list[OpenSession]] = []
-    for name in (names[key] for key in pieces.keys):
-        before.append([])
-        for start, end, last, count in stored[name]:
-            closes_at = timeline.reached(end + rules.closes_after) if end + rules.closes_after > 104 else NOWHERE
-            before[-1].append(session := OpenSession(start, end, last, NOWHERE, closes_at))
-            session.aggregate = count
-    joining = SessionJoining(pieces, timeline, rules, before)
-    joining.count_records((1 + numbers)[pieces.rows].tolist())
-    closed, gone, puts = [*joining.closed], [], []
-    timers_gone: list[bytes] = []
-    timers_set: list[bytes] = []
-    for at, sessions in enumerate(joining.keys):
-        name = names[pieces.keys[at]]
-        left = [s for s in sessions.open if s.number == NOWHERE and NOWHERE < s.closes_at < timeline.positions]
-        closed += [(at, s) for s in left]
-        gone += [(_entry_key(name, s), s.last) for s in sessions.gone]
-        timers_gone += [_timer_key(name, s) for s in (*sessions.gone, *left) if s.closes_at != NOWHERE]
-        puts += [(_entry_key(name, s), (s.aggregate, s.last)) for s in sessions.made]
-        timers_set += [_timer_key(name, s) for s in sessions.made if s.closes_at >= timeline.positions]
-    ended = sorted((s.closes_at, s.end, s.start, s.last, s.aggregate, names[pieces.keys[at]]) for at, s in closed)
-    late = np.sort(pieces.rows[np.repeat(np.array(joining.joined) == NOWHERE, joining.counts)]).tolist()
-    return late, ended, sorted(gone), sorted(puts), [sorted(timers_gone), sorted(timers_set)]
-
-
-def _entry_key(name: bytes, session: OpenSession) -> bytes:
-    return b"".join((_long(session.end // 20), name, _long(session.end), _long(session.start)))
-
-
-def _timer_key(name: bytes, session: OpenSession) -> bytes:
-    return b"".join((_long(session.end), _long(session.start), name))
-
-
-def _long(number: int) -> bytes:
-    return number.to_bytes(8, "big")
-
-
 def _stamped() -> Any:
     """Entries with numbers before keys and values, in the memory of a store."""
     texts = [text for text in _TEXTS if text is not None]
@@ -490,7 +417,9 @@ _CHECKS: dict[str, Callable[[], Any]] = {
     "entries of lists": _lists,
     "entries with numbers": _stamped,
     "accumulators": _tuples,
-    "sessions": _sessions,
+    "sessions": sessions_joined,
+    "aggregates of sessions": sessions_of_parts,
+    "patterns": patterns_matched,
     "panes": panes_counted,
     "distinct values": bags_written,
     "members": members_kept,

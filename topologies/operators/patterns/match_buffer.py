@@ -50,6 +50,36 @@ class EventBuffer:
         if self._next_ms is not None and ts < self._next_ms:
             self._next_ms = ts
 
+    def all(self) -> tuple[list[tuple[int, bytes, int, bytes]], int]:
+        """All events, as time, key, number and event, and the number of the next one."""
+        found = self._state.get(_COUNTER)
+        events = [
+            (_NUMBER.unpack_from(raw)[0] - _BIAS, raw[8:-8], _NUMBER.unpack_from(raw, len(raw) - 8)[0], event)
+            for raw, event, _ in self._state.range(_FIRST)
+        ]
+        return events, 0 if found is None else _NUMBER.unpack(found[0])[0]
+
+    def change(
+        self,
+        gone: list[tuple[bytes, int]],
+        keys: list[bytes],
+        events: list[bytes],
+        times: list[int],
+        number: tuple[int, int] | None,
+    ) -> None:
+        """Remove events, by their store keys and times, then put new ones. ``number``: of the next event, and the time of
+        the last one, if it is another. ``look_again`` must follow before ``due``."""
+        for raw, ts in gone:
+            self._state.put(raw, None, max(ts, 0))
+        entries = [self._state.entry_of(event, ts) for event, ts in zip(events, times, strict=True)]
+        self._state.put_entries(keys, entries, times, new=True)
+        if number is not None:
+            self._state.put(_COUNTER, _NUMBER.pack(number[0]), max(number[1], 0))
+
+    def look_again(self) -> None:
+        """Read the store to find the next event."""
+        self._next_ms, self._low = None, _FIRST
+
     def due(self, until_ms: int) -> DueEvents:
         """Take the events up to and including ``until_ms``."""
         if self._next_ms is not None and until_ms < self._next_ms:

@@ -1,7 +1,7 @@
 """Which aggregates the compiled part keeps of sessions, and how records, stored entries and results look there.
 
 Counts are kept as one number. Several aggregates at once are counts, sums and means of whole numbers or of floats, the least
-and the greatest whole number, and distinct counts; their store keeps bytes, so that entries pass without being read.
+and the greatest whole number, and distinct counts; the view of their store keeps bytes, so that entries pass unread.
 """
 
 from __future__ import annotations
@@ -56,6 +56,10 @@ _Column = tuple[Any, Any, Any]
 class PackedFold(Protocol):
     """See the module."""
 
+    @property
+    def of_bytes(self) -> bool:
+        """Whether entries are bytes."""
+
     def sessions(self, rules: SessionRules, segment_ms: int) -> SessionCounts | SessionParts:
         """An empty keeper of sessions."""
 
@@ -78,7 +82,7 @@ def packed_fold(store: StoreSpec, fold: Fold, of_columns: SessionFold | None) ->
         return None
     if isinstance(of_columns, CountSessions):
         return PackedCounts(of_columns)
-    letters = part_letters(fold, store.value_serde) if store.as_bytes and of_columns is not None else None
+    letters = None if of_columns is None else part_letters(fold, store.value_serde)
     return None if letters is None else PackedParts(fold, letters)
 
 
@@ -110,6 +114,8 @@ def _letter(part: Part) -> bytes | None:
 class PackedCounts:
     """Counts, or sums of counts."""
 
+    of_bytes = False
+
     def __init__(self, counts: CountSessions) -> None:
         self._counts = counts
 
@@ -137,6 +143,8 @@ class PackedCounts:
 
 class PackedParts:
     """Several aggregates."""
+
+    of_bytes = True
 
     def __init__(self, fold: Fold, letters: bytes) -> None:
         """``letters``: those of ``part_letters``."""

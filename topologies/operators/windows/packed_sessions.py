@@ -21,6 +21,8 @@ from penstock.topologies.operators.windows.packed_session_folds import PackedFol
 
 _PENDING_MAX = 1 << 16
 """With more changes than this the stores get them at once, and see that they need a commit."""
+_KEYS_PER_INDEXED = 4
+"""The keys that are kept for each that the index may hold: one takes a quarter of the memory."""
 _BYTES_MAX = 1 << 26
 """With more bytes of distinct values than this, sessions go back to the stores."""
 
@@ -97,12 +99,16 @@ class PackedSessions:
 
     def _make_room(self) -> None:
         kept, index = self._kept, self._index
-        if len(kept) < index.keys_max and kept.used_bytes < _BYTES_MAX:
+        most = _KEYS_PER_INDEXED * index.keys_max
+        if len(kept) < most and kept.used_bytes < _BYTES_MAX:
             return
         self.settle()
-        every = kept.shrink(index.floor_ms, index.keys_max // 2)
-        if every or (kept.used_bytes >= _BYTES_MAX and kept.shrink(index.floor_ms, 0)):
-            index.nowhere(kept.latest_ms)
+        latest_ms = kept.shrink(index.floor_ms, most // 2)
+        while kept.used_bytes >= _BYTES_MAX and len(kept):
+            ended_ms = kept.shrink(index.floor_ms, len(kept) // 2)
+            latest_ms = max((ms for ms in (latest_ms, ended_ms) if ms is not None), default=None)
+        if latest_ms is not None:
+            index.nowhere(latest_ms)
 
     def _hold(self, names: list[bytes], timeline: Timeline) -> bool:
         """Take over the keys of a batch, and those with sessions that close within it. ``False``: Python must read what is

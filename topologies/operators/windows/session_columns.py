@@ -69,6 +69,8 @@ class SessionAggregateOperator(SessionRowOperator):
         self._packed: PackedSessions | None = None
         if self._packed_fold is not None and self._timers is not None:
             self._packed = PackedSessions(self._packed_fold, self.index, self._timers, self._rules)
+            if self._packed_fold.of_bytes:
+                ctx.state(spec.store.name).keep_bytes()
 
     def process_columns(self, port: int, batch: ColumnBatch) -> Batch | None:
         if self._session_fold is None or batch.key_column is None or batch.olds is not None:

@@ -93,8 +93,6 @@ def build_operator(request: Aggregation) -> BuiltOperator:
     if windows.gap_fn is not None and windows.bounds == "records":
         # the store's keys are not the rows' keys: no row can be looked up in it, and the other name says so
         value = dataclasses.replace(value, name=f"by-reach({value.name})")
-    closing = request.emission == "on_close" and windows.gap_fn is None
-    packed = closing and part_letters(request.fold, request.value) is not None
-    store = StoreSpec(request.name, "session", request.key, value, retention_ms=retention_ms, as_bytes=packed)
+    store = StoreSpec(request.name, "session", request.key, value, retention_ms=retention_ms)
     spec = closing_spec(SessionAggregateSpec, request, store, one_by_one=True, lag_ms=lag_ms)
     return BuiltOperator(spec, spanning_serde(request.key))

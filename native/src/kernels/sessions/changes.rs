@@ -1,5 +1,6 @@
 //! What a store gets of the sessions, and how keys leave.
 
+use std::cmp::Reverse;
 use std::mem::take;
 
 use super::{Held, Key, Rules, Sessions, hash_of};
@@ -111,9 +112,10 @@ impl<H: Held> Sessions<H> {
         Some(key.sessions.iter().map(|s| (s.end, s.start)).collect())
     }
 
-    /// Frees memory: of keys without changes, drops sessions that have closed and end before `floor`, and keys without any,
-    /// or, if more than `most` are left, all. Returns whether it was all.
-    pub fn shrink(&mut self, floor: i64, most: usize) -> bool {
+    /// Frees memory: of keys without changes, drops sessions that have closed and end before `floor`, and keys without any;
+    /// of the others keeps at most this many, whose last sessions end last. Returns the highest end of those that it drops
+    /// although they have sessions.
+    pub fn shrink(&mut self, floor: i64, most: usize) -> Option<i64> {
         let mut kept = vec![];
         for mut key in take(&mut self.keys) {
             key.sessions.retain(|s| s.open || s.end >= floor);
@@ -121,10 +123,13 @@ impl<H: Held> Sessions<H> {
                 kept.push(key);
             }
         }
-        let all = kept.len() > most;
-        if all {
-            kept.clear();
-        }
+        let last = |key: &Key<H>| key.sessions.last().map_or(i64::MIN, |s| s.end);
+        let dropped = (kept.len() > most).then(|| {
+            kept.sort_by_key(|key| Reverse(last(key)));
+            let latest = last(&kept[most]);
+            kept.truncate(most);
+            latest
+        });
         self.index.clear();
         self.queue.clear();
         self.free.clear();
@@ -133,6 +138,6 @@ impl<H: Held> Sessions<H> {
             self.enter(at);
             self.queue_first(at);
         }
-        all
+        dropped
     }
 }

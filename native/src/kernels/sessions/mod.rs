@@ -108,7 +108,6 @@ pub struct Sessions<H> {
     keys: Vec<Key<H>>,
     /// Times at which sessions of keys end. Of a key's, only the one that the key has as `queued` counts.
     queue: BinaryHeap<Reverse<(i64, u32)>>,
-    latest_ms: i64,
     /// Places of keys that were given up.
     free: Vec<u32>,
     /// Keys with changes.
@@ -128,7 +127,6 @@ impl<H: Held> Sessions<H> {
             index: HashTable::new(),
             keys: vec![],
             queue: BinaryHeap::new(),
-            latest_ms: -1,
             free: vec![],
             changed: vec![],
             changes: 0,
@@ -140,11 +138,6 @@ impl<H: Held> Sessions<H> {
     /// How many keys are here.
     pub fn len(&self) -> usize {
         self.index.len()
-    }
-
-    /// No session that was here ends later.
-    pub fn latest_ms(&self) -> i64 {
-        self.latest_ms
     }
 
     pub fn name(&self, closed: &Closed) -> &[u8] {
@@ -165,9 +158,6 @@ impl<H: Held> Sessions<H> {
     pub fn hold(&mut self, name: &[u8], stored: Vec<Stored<H>>) {
         if self.find(name).is_some() {
             return;
-        }
-        if let Some(latest) = stored.last() {
-            self.latest_ms = self.latest_ms.max(latest.end);
         }
         let sessions = stored.into_iter().map(|s| Session {
             start: s.start,
@@ -349,14 +339,15 @@ mod tests {
         by.hold(b"c", sessions(&[(1, 11, 1, 1), (9, 22, 12, 2)]));
         by.hold(b"d", sessions(&[(1, 11, 1, 1)]));
         assert!(taken(&mut by, 40, &[]).closed.is_empty());
-        assert!(!by.shrink(20, 2));
+        assert_eq!(by.shrink(20, 2), None);
         assert_eq!(by.missing(&[b"b", b"c", b"d"]), [2]);
         assert_eq!(by.release(b"c"), Some(vec![(22, 9)]));
         let found = taken(&mut by, 40, &[(b"a", 60)]);
         assert_eq!(closed(&by, &found), [(0, 50, 40, 40, 1, b"b".to_vec())]);
         changed(&mut by, -1);
-        assert!(by.shrink(20, 0));
-        assert_eq!((by.len(), by.latest_ms()), (0, 70));
+        by.hold(b"e", sessions(&[(41, 51, 41, 1)]));
+        assert_eq!((by.shrink(20, 1), by.missing(&[b"a", b"e"])), (Some(51), vec![1]));
+        assert_eq!((by.shrink(20, 0), by.len()), (Some(70), 0));
     }
 
     #[test]

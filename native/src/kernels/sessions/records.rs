@@ -190,7 +190,6 @@ impl<H: Held> Sessions<H> {
             key.queued = end;
             self.queue.push(Reverse((end, at)));
         }
-        self.latest_ms = self.latest_ms.max(end);
         true
     }
 }

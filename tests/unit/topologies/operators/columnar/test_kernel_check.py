@@ -140,14 +140,48 @@ def test_sessions_that_lose_a_record_are_found(monkeypatch: pytest.MonkeyPatch) 
         return
 
     class Losing(Other):
-        def take(self, names: Any, numbers: Any, times: Any, counts: Any, at: Any, *rest: Any) -> Any:
-            return self._tally.take(names, numbers[1:], times[1:], counts[1:], at[1:], *rest)
+        def take(self, names: Any, numbers: Any, times: Any, at: Any, levels: Any, moved: bool, counts: Any) -> Any:
+            return self._tally.take(names, numbers[1:], times[1:], at[1:], levels, moved, counts[1:])
 
     others = {name: getattr(built, name) for name in dir(built) if not name.startswith("__")}
     module = SimpleNamespace(**{**others, "SessionCounts": lambda *rules: Losing(built.SessionCounts(*rules))})
     monkeypatch.setattr(native, "_in_use", [module])
     found = why_not_trusted()
     assert found is not None and "wrong at sessions" in found
+
+
+def test_sessions_that_forget_what_is_stored_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    built: Any = native.compiled()
+    if built is None:
+        assert why_not_trusted() is None
+        return
+
+    class Forgetting(Other):
+        def hold(self, name: bytes, stored: Any) -> Any:
+            return self._tally.hold(name, [])
+
+    others = {name: getattr(built, name) for name in dir(built) if not name.startswith("__")}
+    module = SimpleNamespace(**{**others, "SessionParts": lambda *args: Forgetting(built.SessionParts(*args))})
+    monkeypatch.setattr(native, "_in_use", [module])
+    found = why_not_trusted()
+    assert found is not None and "wrong at aggregates of sessions" in found
+
+
+def test_patterns_that_skip_an_event_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    built: Any = native.compiled()
+    if built is None:
+        assert why_not_trusted() is None
+        return
+
+    class Blind(Other):
+        def take(self, names: Any, numbers: Any, times: Any, bits: Any, *rest: Any) -> Any:
+            return self._tally.take(names, numbers, times, np.where(np.arange(len(bits)) == 7, 0, bits), *rest)
+
+    others = {name: getattr(built, name) for name in dir(built) if not name.startswith("__")}
+    module = SimpleNamespace(**{**others, "Patterns": lambda *args: Blind(built.Patterns(*args))})
+    monkeypatch.setattr(native, "_in_use", [module])
+    found = why_not_trusted()
+    assert found is not None and "wrong at patterns" in found
 
 
 class Misplacing(Other):

@@ -106,7 +106,7 @@ def test_the_keys_that_are_kept_are_bounded() -> None:
     closed = []
     for number in range(50):
         closed += to.take((b"%d" % number, 5 * number), (b"%d" % (number + 1), 5 * number))
-        assert len(to.counts) <= 4 + 2
+        assert len(to.counts) <= 4 * 4 + 2
     closed += to.take((b"end", 1_000))
     assert closed == [
         (b"0", 0, 10, 1),

@@ -21,8 +21,9 @@ from penstock.streams.task.task_options import TaskOptions
 from penstock.streams.testing.test_driver import TopologyTestDriver
 from penstock.topologies.dsl.builder import StreamsBuilder
 from penstock.topologies.expressions.errors import ResultError
-from penstock.topologies.expressions.functions import col, left, lit, right, struct
+from penstock.topologies.expressions.functions import coalesce, col, left, lit, right, struct
 from penstock.topologies.expressions.functions import count as count_of_rows
+from penstock.topologies.expressions.functions import key as key_of_record
 from penstock.topologies.operator_api.operator import Emission
 from penstock.topologies.operators.aggregates.folds.counts import CountColumns
 from penstock.topologies.operators.aggregates.folds.updates import PartUpdates
@@ -50,6 +51,14 @@ class Named(msgspec.Struct, frozen=True):
     n: int
     text: str = "none"
     x: float | None = None
+
+
+class Pair(msgspec.Struct, frozen=True):
+    """Fields of both sides of a join."""
+
+    n: int
+    sum: int | None
+    text: str | None = None
 
 
 Build = Callable[[random.Random], StreamsBuilder]
@@ -222,6 +231,56 @@ def enriched(rng: random.Random) -> StreamsBuilder:
     return builder
 
 
+def pair_of(value: Numbered, row: Named) -> Pair:
+    """Both sides, of which neither may be missing."""
+    return Pair(value.n, value.n * 10 + row.n, row.text)
+
+
+def pair_with(value: Numbered, row: Named | None) -> Pair:
+    """The record, with what its row has if there is one."""
+    return Pair(value.n, None if row is None else row.n + 1, row.text if row is not None else "nothing")
+
+
+def compared(value: Numbered, row: Named) -> dict[str, Any]:
+    """A dict of both sides."""
+    return {"n": value.n, "more": value.n > row.n, "text": row.text}
+
+
+PAIRS: tuple[tuple[Any, Any], ...] = (
+    (struct(n=left("n"), sum=left("n") * 10 + right("n"), text=right("text")), Pair),
+    (struct(n=left("n"), sum=left("n") - right("n")), Pair),
+    (
+        struct(text=right("text"), some=left("n") > right("n"), kept=coalesce(right("x"), left("n").cast(float), 0.5)),
+        None,
+    ),
+    (struct(n=left("n"), row=right("n")), None),
+    (pair_of, Pair),
+    (pair_with, Pair),
+    (compared, dict),
+)
+
+
+def paired(rng: random.Random) -> StreamsBuilder:
+    builder = StreamsBuilder("p", key=rng.choice((bytes, str)), value=Numbered)
+    table = builder.table("table", value=Named, name="rows")
+    stream = builder.stream("in")
+    joiner, value = rng.choice(PAIRS)
+    join = stream.join if rng.random() < 0.5 else stream.left_join
+    join(table, joiner, value=value).to("out")
+    return builder
+
+
+def joined_globally(rng: random.Random) -> StreamsBuilder:
+    builder = StreamsBuilder("p", key=str, value=Named)
+    table = builder.global_table("table", value=Named)
+    stream = builder.stream("in")
+    key: Any = rng.choice((col("text"), col("text").upper().lower(), lambda key, value: value.text, key_of_record()))
+    joiner, value = rng.choice((*PAIRS, (right(), None), (lambda value, row: {"value": value, "row": str(row)}, dict)))
+    join = stream.join_global if rng.random() < 0.5 else stream.left_join_global
+    join(table, key, joiner, value=value).to("out")
+    return builder
+
+
 def projected(rng: random.Random) -> StreamsBuilder:
     builder = StreamsBuilder("p", key=str, value=Named)
     parts = struct(n=col("n"), text=col("text"), big=col("text").upper(), **{"50%": col("x"), 'q"': col("n") > 5})
@@ -368,6 +427,8 @@ PROGRAMS: dict[Build, str] = {
     overlapping_updates: "update",
     counted_joins: "count",
     enriched: "fields",
+    paired: "fields",
+    joined_globally: "fields",
     projected: "json",
     counted_by_field: "count",
 }

@@ -92,14 +92,17 @@ def join_function(
     condition: bool = False,
     into: Any = None,
 ) -> Callable[..., Any]:
-    """Return ``fn(left, right)``: a callable as it is, an expression typed against both sides. ``nulls``: which sides
-    may be null. ``into``: the Struct or dataclass that a ``struct(…)`` creates. Raises ``TopologyError``."""
-    if not isinstance(fn, Expression):
-        return check_function(fn, name, takes=("left", "right"))
-    if isinstance(fn, StructOf) and _is_class(into):
-        fn = dataclasses.replace(fn, python=into)
+    """Return ``fn(left, right)``: a callable as one that may have columns, an expression typed against both sides.
+    ``nulls``: which sides may be null. ``into``: the result's serde, or its class, which a ``struct(…)`` creates. Raises
+    ``TopologyError``."""
     left, right = (schema_of_serde(f.value).or_null(n) for f, n in zip(sides, nulls, strict=True))
     scope = ExpressionScope(left, schema_of_serde(sides[0].key), right)
+    if not isinstance(fn, Expression):
+        checked = check_function(fn, name, takes=("left", "right"))
+        serde = sides[0].value if into is None else serde_of(into)
+        return checked if condition else TracedFunction(checked, scope, ("left", "right"), "value", (serde,))
+    if isinstance(fn, StructOf) and _is_class(into):
+        fn = dataclasses.replace(fn, python=into)
     return to_function(fn, ("left", "right"), scope, operator=name, condition=condition)
 
 

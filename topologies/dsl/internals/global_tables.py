@@ -7,7 +7,7 @@ from typing import Any
 from penstock.state.errors import TopologyError
 from penstock.state.stores.store import StoreSpec
 from penstock.topologies.dsl.global_ktable import GlobalKTable
-from penstock.topologies.dsl.typed import join_function, result_serde, row_function
+from penstock.topologies.dsl.typed import join_function, result_serde, row_function, traced
 from penstock.topologies.dsl.wiring import Flow
 from penstock.topologies.operator_api.internal_names import REPARTITION
 from penstock.topologies.operators.joins.stream_table_join import StreamTableJoinSpec
@@ -25,7 +25,7 @@ def joined_with_global(
     rows = table._flow
     wiring.check_own(rows, name)
     checked = join_function(joiner, name, (flow, rows), nulls=(False, left), into=value)
-    row_key = row_function(key_fn, name, flow)
+    row_key = traced(row_function(key_fn, name, flow), flow, ("key", "value"), "key")
     value = result_serde(checked, name, value)
     spec = StreamTableJoinSpec(stores=(global_rows(rows, f"{name}-rows"),), joiner=checked, left=left, key_fn=row_key)
     wiring.add(name, spec, flow)

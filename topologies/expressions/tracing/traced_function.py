@@ -124,13 +124,16 @@ class TracedFunction:
         if size(e, {}) > _SIZE_MAX:
             raise Untraceable("its expression is too large")
         try:
-            return to_function(e, ("key", "value"), self.scope, condition=self.gives == "condition")
+            arguments = self.arguments if "left" in self.arguments else ("key", "value")
+            return to_function(e, arguments, self.scope, condition=self.gives == "condition")
         except TopologyError as exc:
             raise Untraceable(f"its expression is refused: {exc}") from exc
 
 
 def _argument(which: str, scope: ExpressionScope) -> Meaning:
-    """The key or the value, either of which may be null."""
+    """The key or the value, either of which may be null, or a side of a join, which is null only where it is declared so."""
+    if which in ("left", "right"):
+        return _side(Input("left" if which == "left" else "right"), scope.value if which == "left" else scope.right)
     tp: DataType = scope.key if which == "key" else scope.value
     if tp.kind in TYPES:
         return Scalar(Input("key" if which == "key" else "value"), tp.kind, nullable=True)
@@ -139,6 +142,14 @@ def _argument(which: str, scope: ExpressionScope) -> Meaning:
     if tp.kind == "unknown":
         return Opaque(f"its {which} has no declared type")
     return Opaque(f"its {which} is of type {tp.kind}")
+
+
+def _side(side: Input, tp: DataType | None) -> Meaning:
+    if tp is not None and tp.kind in TYPES:
+        return Scalar(side, tp.kind, nullable=tp.nullable)
+    if tp is not None and tp.kind == "struct":
+        return Whole(side, tp, nullable=tp.nullable)
+    return Opaque(f"its {side.which} side has no declared type, or one that has no columns")
 
 
 def _expression(given: Meaning) -> Expression:

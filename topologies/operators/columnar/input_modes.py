@@ -17,25 +17,29 @@ from penstock.topologies.operators.base.foreign_key_messages import are_messages
 from penstock.topologies.operators.columnar.folding import why_not
 from penstock.topologies.operators.columnar.join import reading_row_alone
 from penstock.topologies.operators.columnar.join_fields import sides_of
-from penstock.topologies.operators.columnar.stateless import PYTHON, reads
+from penstock.topologies.operators.columnar.stateless import PYTHON, expression_of, reads
 
 _KEY = RequiredColumns(key=True)
 READY = "its ready aggregates read values one by one; those of expressions, col('x').sum(), do not"
 """Why a ready aggregate takes rows."""
 
 
-def join_mode(joiner: Callable[[Any, Any], Any], *, own_key: bool) -> InputMode:
-    """A stream–table join. ``own_key``: rows are found by the record's key. The values of records that meet no row are not
-    needed."""
-    if not own_key:
-        return InputMode(ALL_AS_ROWS, "a function finds the key of its row")
-    if reading_row_alone(joiner) is not None:
-        return InputMode(_KEY)
-    sides = sides_of(joiner)
+def join_mode(joiner: Callable[[Any, Any], Any], key_fn: Callable[[Any, Any], Any] | None) -> InputMode:
+    """A stream–table join. ``key_fn``: what finds rows, else they are those of the record's key. The values of records that
+    meet no row are not needed."""
+    needs = _KEY
+    if key_fn is not None:
+        read = reads(key_fn)
+        if isinstance(read, str):
+            return InputMode(ALL_AS_ROWS, read)
+        needs |= read
+    if reading_row_alone(expression_of(joiner)) is not None:
+        return InputMode(needs)
+    sides = sides_of(expression_of(joiner))
     if sides is not None:
-        return InputMode(RequiredColumns(key=True, fields=sides.read))
+        return InputMode(needs | RequiredColumns(fields=sides.read))
     return InputMode(
-        dataclasses.replace(_KEY, value=True), "it joins the values of those that have met a row one by one"
+        dataclasses.replace(needs, value=True), "it joins the values of those that have met a row one by one"
     )
 
 

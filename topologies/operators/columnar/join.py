@@ -19,7 +19,7 @@ from penstock.topologies.columnar.column_parts import keyed, nulls_of
 from penstock.topologies.expressions.row_function import ExpressionFunction
 from penstock.topologies.expressions.tree import Input, walk
 from penstock.topologies.operator_api.batch import Batch, ColumnBatch
-from penstock.topologies.operator_api.columns import CodedColumn, Places
+from penstock.topologies.operator_api.columns import CodedColumn, Column, Places
 
 _PLAIN = {str, bytes, int, float, bool, type(None)}
 """Types whose objects many records may share."""
@@ -38,9 +38,12 @@ class Met(NamedTuple):
     entries: list[Any]
 
 
-def meet(batch: ColumnBatch, state: KeyValueStoreView, serde: Serde[Any], *, left: bool) -> Met | None:
-    """The rows of a batch's records; without ``left`` only records that have one. ``None``: row by row."""
-    column = batch.key_column
+def meet(
+    batch: ColumnBatch, state: KeyValueStoreView, serde: Serde[Any], *, left: bool, keys: Column | None = None
+) -> Met | None:
+    """The rows of a batch's records; without ``left`` only records that have one. ``keys``: of the rows, if they are not
+    those of the records. ``None``: row by row."""
+    column = batch.key_column if keys is None else keys
     if column is None or nulls_of(column) is not None:
         return None
     found = keyed(column, serde)

@@ -161,6 +161,17 @@ def guarded(fn: Any, step: ColumnarStep) -> ColumnarStep:
     """The step, which leaves batches to a traced function that it may compute otherwise."""
     if not isinstance(fn, TracedFunction):
         return step
+    usable = usable_by(fn)
+    return ColumnarStep(
+        lambda batch: step.make(batch) if usable(batch) else None,
+        lambda batch: step.failing(batch) if usable(batch) else None,
+    )
+
+
+def usable_by(fn: Any) -> Callable[[ColumnBatch], bool]:
+    """Whether the expression of a row function may compute a batch: that of a traced one only where it gives the same."""
+    if not isinstance(fn, TracedFunction):
+        return lambda batch: True
     parts = parts_of(fn)
     assert not isinstance(parts, str)
     exact = exact_columns(parts)
@@ -173,10 +184,13 @@ def guarded(fn: Any, step: ColumnarStep) -> ColumnarStep:
             return False
         return fn.unchanged() and exact(batch)
 
-    return ColumnarStep(
-        lambda batch: step.make(batch) if usable(batch) else None,
-        lambda batch: step.failing(batch) if usable(batch) else None,
-    )
+    return usable
+
+
+def expression_of(fn: Any) -> Any:
+    """The expression of a row function, where it is traced to one; else the function itself."""
+    found = _one_of(fn)
+    return fn if isinstance(found, str) else found
 
 
 def by_columns(

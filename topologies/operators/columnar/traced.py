@@ -14,6 +14,7 @@ from penstock.topologies.columnar.encoded_columns import EncodedColumn, ParsedCo
 from penstock.topologies.columnar.json_writing import DictOf, InstanceOf
 from penstock.topologies.expressions.leaves import leaves_of
 from penstock.topologies.expressions.row_function import ExpressionFunction
+from penstock.topologies.expressions.tree import Expression, Input, literal, rebuild
 from penstock.topologies.expressions.types import DataType
 from penstock.topologies.operator_api.batch import ColumnBatch
 from penstock.topologies.operator_api.columns import BytesColumn, CodedColumn, Column, NumberColumn, StructColumn
@@ -33,7 +34,7 @@ class _Read(NamedTuple):
 def exact_columns(parts: tuple[ExpressionFunction, ...]) -> Callable[[ColumnBatch], bool]:
     """Whether the columns of a batch that the expressions read hold what is declared."""
     scope = parts[0].scope
-    reads = {leaf for fn in parts for leaf in leaves_of(fn.expression)}
+    reads = {leaf for fn in parts for leaf in leaves_of(rebuild(fn.expression, _of_record))}
     wanted: list[_Read] = []
     for which, name in reads:
         path = () if name is None else (name,) if isinstance(name, str) else name
@@ -47,6 +48,13 @@ def exact_columns(parts: tuple[ExpressionFunction, ...]) -> Callable[[ColumnBatc
         )
 
     return exact
+
+
+def _of_record(node: Expression) -> Expression | None:
+    """The left side of a join as the value of a record. The right one is a row as its serde reads it."""
+    if not isinstance(node, Input):
+        return None
+    return {"left": Input("value"), "right": literal(None)}.get(node.which)
 
 
 def _is_exact(column: Column | None, tp: DataType, path: tuple[str, ...]) -> bool:

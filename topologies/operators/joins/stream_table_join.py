@@ -20,6 +20,7 @@ from penstock.state.stores.store import StoreSpec
 from penstock.topologies.columnar.column_parts import key_bytes
 from penstock.topologies.expressions.row_function import ExpressionFunction
 from penstock.topologies.operator_api.batch import Batch, ColumnBatch
+from penstock.topologies.operator_api.columns import Column
 from penstock.topologies.operator_api.operator import Operator, OperatorContext, OperatorSpec
 from penstock.topologies.operator_api.required_columns import EdgeLayout, InputMode, RequiredColumns
 from penstock.topologies.operators.base.row_functions import map_rows, serialize_keys, without_nulls
@@ -28,6 +29,7 @@ from penstock.topologies.operators.columnar.join import PerKey, meet, reading_ro
 from penstock.topologies.operators.columnar.join_fields import JoinedFields, sides_of
 from penstock.topologies.operators.columnar.row_fields import RowFields, mostly_different, row_fields
 from penstock.topologies.operators.columnar.row_texts import RowTexts, row_texts
+from penstock.topologies.operators.columnar.stateless import expression_of, keys_of, usable_by
 
 _VALUE: Final = itemgetter(0)
 
@@ -48,7 +50,7 @@ class StreamTableJoinSpec(OperatorSpec):
         return self.stores[0]
 
     def input_mode(self, port: int, out: Sequence[RequiredColumns]) -> InputMode:
-        return join_mode(self.joiner, own_key=self.key_fn is None)
+        return join_mode(self.joiner, self.key_fn)
 
     def output_layout(self, port: int, given: EdgeLayout, input_mode: InputMode) -> EdgeLayout:
         return EdgeLayout(given.keys, input_mode.rows is None)
@@ -69,21 +71,24 @@ class _StreamTableJoinOperator(Operator):
         self._state = ctx.state(spec.store.name)
         self._key_serde = spec.store.key_serde
         self._decode = spec.store.value_serde.deserialize
-        alone = reading_row_alone(spec.joiner)
-        sides = sides_of(spec.joiner)
+        joiner = expression_of(spec.joiner)
+        alone = reading_row_alone(joiner)
+        sides = sides_of(joiner)
+        self._usable_by_joiner = None if joiner is spec.joiner else usable_by(spec.joiner)
         self._joined: PerKey | JoinedFields | None = None
         if alone is not None:
             self._joined = PerKey(alone, self._rows, left=spec.left)
         elif sides is not None:
-            assert isinstance(spec.joiner, ExpressionFunction)
-            self._joined = JoinedFields(sides, spec.joiner, self._rows, left=spec.left, immutable=self._state.immutable)
+            assert isinstance(joiner, ExpressionFunction)
+            self._joined = JoinedFields(sides, joiner, self._rows, left=spec.left, immutable=self._state.immutable)
         passes_rows = isinstance(self._joined, JoinedFields) and self._joined.whole_rows
         self._fields: RowFields | None = None
         """For a joiner that reads fields of rows."""
-        if spec.key_fn is None and isinstance(spec.joiner, ExpressionFunction):
-            of_rows = {"": spec.joiner.expression} if alone is not None else {} if sides is None else sides.right
-            self._fields = row_fields(spec.store.value_serde, spec.joiner.scope, of_rows)
-        self._texts = row_texts(spec.store.value_serde) if passes_rows and spec.key_fn is None else None
+        if isinstance(joiner, ExpressionFunction):
+            of_rows = {"": joiner.expression} if alone is not None else {} if sides is None else sides.right
+            self._fields = row_fields(spec.store.value_serde, joiner.scope, of_rows)
+        self._texts = row_texts(spec.store.value_serde) if passes_rows else None
+        self._keys_of = None if spec.key_fn is None else keys_of(spec.key_fn)
 
     def prefetch(self, port: int, batch: Batch) -> None:
         if self._spec.key_fn is not None:
@@ -98,11 +103,14 @@ class _StreamTableJoinOperator(Operator):
         return meet(batch, self._state, self._key_serde, left=True) is not None
 
     def process_columns(self, port: int, batch: ColumnBatch) -> Batch | None:
-        if self._spec.key_fn is not None or batch.key_column is None:
+        if batch.key_column is None:
             return batch
         usable = self._usable(batch)
         assert isinstance(usable, ColumnBatch)
-        joined = self._joined_columns(usable) if len(usable) else usable
+        joined: Batch | None = usable
+        if len(usable):
+            keys = self._row_keys(usable)
+            joined = None if keys is None else self._joined_columns(usable, keys)
         if joined is not None:
             self.ctx.emit(joined)
         return usable if joined is None else None
@@ -138,24 +146,35 @@ class _StreamTableJoinOperator(Operator):
         decode = self._decode
         return [None if e is None else decode(e[8:]) for e in entries]
 
-    def _joined_columns(self, batch: ColumnBatch) -> Batch | None:
-        """The joined records, by distinct keys; ``None``: row by row."""
-        joined = None if self._texts is None else self._passed_on(batch, self._texts)
-        if joined is None and self._fields is not None:
-            joined = self._by_fields(batch, self._fields)
-        if joined is not None or (met := meet(batch, self._state, self._key_serde, left=self._spec.left)) is None:
+    def _row_keys(self, batch: ColumnBatch) -> Column | None:
+        """The keys of the rows that the records meet; ``None``: row by row."""
+        if self._spec.key_fn is None:
+            return batch.key_column
+        keys: Column | None = None if self._keys_of is None else self._keys_of.make(batch)
+        return keys
+
+    def _joined_columns(self, batch: ColumnBatch, keys: Column) -> Batch | None:
+        """The joined records, by distinct keys of rows; ``None``: row by row."""
+        exact = self._usable_by_joiner is None or self._usable_by_joiner(batch)
+        joined = self._passed_on(batch, keys, self._texts) if exact and self._texts is not None else None
+        if joined is None and exact and self._fields is not None:
+            joined = self._by_fields(batch, keys, self._fields)
+        if joined is not None:
             return joined
-        joined = None if self._joined is None else self._joined.joined(met)
+        met = meet(batch, self._state, self._key_serde, left=self._spec.left, keys=keys)
+        if met is None:
+            return None
+        joined = self._joined.joined(met) if exact and self._joined is not None else None
         if joined is not None:
             return joined
         rows = self._rows([met.entries[i] for i in met.numbers.tolist()])
         values, kept = map_rows(self.ctx, met.batch, self._spec.joiner, met.batch.values, rows)
         return kept.replace(values=values)
 
-    def _passed_on(self, batch: ColumnBatch, texts: RowTexts) -> Batch | None:
+    def _passed_on(self, batch: ColumnBatch, row_keys: Column, texts: RowTexts) -> Batch | None:
         """The joined records, if their rows can be passed on as they are stored."""
         assert isinstance(self._joined, JoinedFields)
-        keys = key_bytes(batch.key_column, self._key_serde)
+        keys = key_bytes(row_keys, self._key_serde)
         if keys is None or (keys.nulls is not None and keys.nulls.any()):
             return None
         rows = texts.of(keys, self._state)
@@ -167,10 +186,10 @@ class _StreamTableJoinOperator(Operator):
         places = np.flatnonzero(~absent)
         return self._joined.with_rows(batch.pick(places), rows.take(places))
 
-    def _by_fields(self, batch: ColumnBatch, fields: RowFields) -> Batch | None:
+    def _by_fields(self, batch: ColumnBatch, row_keys: Column, fields: RowFields) -> Batch | None:
         """The joined records, if the fields of their rows can be read where they are stored."""
-        keys = key_bytes(batch.key_column, self._key_serde)
-        if keys is None or (keys.nulls is not None and keys.nulls.any()) or not mostly_different(batch.key_column):
+        keys = key_bytes(row_keys, self._key_serde)
+        if keys is None or (keys.nulls is not None and keys.nulls.any()) or not mostly_different(row_keys):
             return None
         rows = fields.rows(keys, self._state)
         if rows is None:

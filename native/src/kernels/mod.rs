@@ -14,6 +14,7 @@ pub mod group;
 pub mod interner;
 pub mod json;
 pub mod key_index;
+pub mod key_table;
 pub mod latest;
 pub mod lists;
 pub mod members;

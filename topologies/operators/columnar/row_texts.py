@@ -20,10 +20,19 @@ from penstock.topologies.columnar.json_writing import InstanceOf, encoder_of, wr
 from penstock.topologies.columnar.kernels import Coder
 from penstock.topologies.columnar.record_shapes import FormPart, Shape, shape_of, written_form
 from penstock.topologies.columnar.text_columns import TextColumn
-from penstock.topologies.operator_api.columns import BytesColumn, Column, NumberColumn, Places, StructColumn, joined
+from penstock.topologies.operator_api.columns import (
+    BytesColumn,
+    CodedColumn,
+    Column,
+    NumberColumn,
+    Places,
+    StructColumn,
+    joined,
+)
 from penstock.topologies.operators.columnar.source import json_decoder
 
 _SAMPLES = {"str": b'"a"', "int": b"-1", "bool": b"true"}
+_KINDS: dict[str, type] = {"str": str, "int": int, "bool": bool}
 
 
 class WrittenTexts:
@@ -34,6 +43,7 @@ class WrittenTexts:
         self._form = form
         self._type = shape.type
         self._keys = {f.name: f.key for f in shape.fields}
+        self._kinds = {f.name: f.kind for f in shape.fields}
 
     def of(self, texts: BytesColumn) -> BytesColumn | None:
         """The texts, nulls kept. ``None``: one that does not stand as it is written cannot be read or written."""
@@ -58,7 +68,9 @@ class WrittenTexts:
         if isinstance(column, TextColumn):
             return column.nulls is None and column.pool.readers.serde == self._serde
         built = None if column is None else self._built(column)
-        return built is not None and built.nulls is None and all(map(_sure_part, built.fields.values()))
+        if built is None or built.nulls is not None:
+            return False
+        return all(_sure_part(part, self._kinds.get(name)) for name, part in built.fields.items())
 
     def _built(self, column: Column) -> StructColumn | None:
         """The column, if it is built of the fields of the serde's type."""
@@ -135,13 +147,30 @@ def written_texts(serde: Serde[Any]) -> WrittenTexts | None:
     return WrittenTexts(serde, make([tuple(part) for part in form]), shape)
 
 
-def _sure_part(column: Column) -> bool:
-    """Whether each of a field's values is one of the field's type, and can be written."""
+def _sure_part(column: Column, kind: str | None) -> bool:
+    """Whether each of a field's values is one of the field's type, of this kind, and can be written."""
     if isinstance(column, NumberColumn):
         return column.nulls is None and column.array.dtype in (np.int64, np.bool_)
     if isinstance(column, EncodedColumn) and (column.serde == STRING or isinstance(column, WrittenColumn)):
         return nulls_of(column) is None
+    if isinstance(column, CodedColumn):
+        return _sure_values(column.values, kind)
     return isinstance(column, TextColumn) and column.nulls is None
+
+
+def _sure_values(values: list[Any], kind: str | None) -> bool:
+    """Whether distinct values are all texts, whole numbers of 64 bits or truth values, as the kind says, and can be
+    written."""
+    if kind not in _KINDS or set(map(type, values)) != {_KINDS[kind]}:
+        return False
+    try:
+        if kind == "str":
+            "".join(values).encode()  # there are strings that cannot be written
+        elif kind == "int":
+            np.array(values, np.int64)
+    except (UnicodeEncodeError, OverflowError):
+        return False
+    return True
 
 
 def _holds(serde: Serde[Any], form: list[FormPart]) -> bool:

@@ -39,7 +39,7 @@ impl Patterns {
     pub fn changes(&mut self) -> Option<Changes> {
         let mut out = Changes::default();
         for at in take(&mut self.changed) {
-            let key = &mut self.keys[at as usize];
+            let key = &mut self.keys[at];
             key.changed = false;
             if key.stored_alarm != key.state.alarm {
                 out.alarms_gone.extend(key.stored_alarm.map(|time| alarm_key(&key.name, time)));
@@ -57,12 +57,12 @@ impl Patterns {
             key.stored = there;
         }
         for (at, time, number) in take(&mut self.gone) {
-            out.waiting_gone.push((event_key(&self.keys[at as usize].name, time, number), time));
+            out.waiting_gone.push((event_key(&self.keys[at].name, time, number), time));
         }
         let mut all = take(&mut self.due).into_vec();
         for Reverse(due) in all.iter_mut().filter(|due| due.0.what != ALARM && !due.0.stored) {
             if let Data::Owned(data) = &due.data {
-                let key = event_key(&self.keys[due.key as usize].name, due.time, due.number);
+                let key = event_key(&self.keys[due.key].name, due.time, due.number);
                 out.waiting_new.push((key, data.to_vec(), due.time));
                 due.stored = true;
             }
@@ -78,15 +78,6 @@ impl Patterns {
 
     /// Frees memory while there are no changes: drops keys of which nothing is known but that the store has nothing.
     pub fn shrink(&mut self) {
-        let (keys, free) = (&mut self.keys, &mut self.free);
-        self.index.retain(|&mut at| {
-            let key = &mut keys[at as usize];
-            let kept = key.waiting > 0 || key.stored || key.state.alarm.is_some();
-            if !kept {
-                key.name = [].into();
-                free.push(at);
-            }
-            kept
-        });
+        self.keys.retain(|key| key.waiting > 0 || key.stored || key.state.alarm.is_some());
     }
 }

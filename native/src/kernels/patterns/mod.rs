@@ -13,13 +13,10 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::sync::Arc;
 
-use foldhash::fast::RandomState;
-use hashbrown::HashTable;
-
 use self::automaton::Automaton;
 use self::matcher::{Event, Found};
 use self::state::{KeyState, path, read};
-use super::hash_of;
+use super::key_table::{KeyTable, Named};
 use super::rows::Rows;
 use crate::refused::Refused;
 
@@ -32,6 +29,7 @@ const TIME_BYTES: usize = 8;
 /// About what an event takes besides its bytes.
 const EVENT_BYTES: usize = 128;
 
+#[derive(Default)]
 struct Key {
     name: Arc<[u8]>,
     state: KeyState,
@@ -42,6 +40,12 @@ struct Key {
     changed: bool,
     /// How many of its events wait.
     waiting: u32,
+}
+
+impl Named for Key {
+    fn name(&self) -> &[u8] {
+        &self.name
+    }
 }
 
 enum Data {
@@ -123,10 +127,7 @@ pub struct Patterns {
     automaton: Automaton,
     shape: i64,
     stages: usize,
-    hasher: RandomState,
-    index: HashTable<u32>,
-    keys: Vec<Key>,
-    free: Vec<u32>,
+    keys: KeyTable<Key>,
     due: BinaryHeap<Reverse<Due>>,
     /// The number of the next event, and that which the store knows.
     next_number: u64,
@@ -148,10 +149,7 @@ impl Patterns {
             automaton,
             shape,
             stages,
-            hasher: RandomState::default(),
-            index: HashTable::new(),
-            keys: vec![],
-            free: vec![],
+            keys: KeyTable::new(),
             due: BinaryHeap::new(),
             next_number: 0,
             stored_number: 0,
@@ -171,23 +169,17 @@ impl Patterns {
 
     /// How many keys there are.
     pub fn len(&self) -> usize {
-        self.index.len()
-    }
-
-    fn find(&self, name: &[u8]) -> Option<u32> {
-        self.index.find(hash_of(&self.hasher, name), |&at| *self.keys[at as usize].name == *name).copied()
+        self.keys.len()
     }
 
     /// The places of names that are not here.
     pub fn missing(&self, names: &[&[u8]]) -> Vec<usize> {
-        (0..names.len()).filter(|&place| self.find(names[place]).is_none()).collect()
+        self.keys.missing(names)
     }
 
     /// Forgets all, and begins at a watermark, with the number of the next event.
     pub fn begin(&mut self, watermark: i64, next_number: u64) {
-        self.index.clear();
-        self.keys.clear();
-        self.free.clear();
+        self.keys.take_all();
         self.due.clear();
         self.changed.clear();
         self.gone.clear();
@@ -197,7 +189,7 @@ impl Patterns {
 
     /// Takes over a key with what the store has of it: a time and a state. `false`: Python must read it.
     pub fn hold(&mut self, name: &[u8], entry: Option<&[u8]>) -> bool {
-        if self.find(name).is_some() {
+        if self.keys.find(name).is_some() {
             return true;
         }
         let (mut state, mut put_ms) = (KeyState::default(), 0);
@@ -214,36 +206,19 @@ impl Patterns {
         let stored_alarm = state.alarm;
         let key =
             Key { name: name.into(), state, stored: entry.is_some(), put_ms, stored_alarm, changed: false, waiting: 0 };
-        let at = self.enter(key);
+        let at = self.keys.enter(key);
         if let Some(time) = stored_alarm {
             self.set_alarm(at, time);
         }
         true
     }
 
-    fn enter(&mut self, key: Key) -> u32 {
-        let at = match self.free.pop() {
-            Some(at) => {
-                self.keys[at as usize] = key;
-                at
-            }
-            None => {
-                self.keys.push(key);
-                self.keys.len() as u32 - 1
-            }
-        };
-        let (keys, hasher) = (&self.keys, &self.hasher);
-        let hash = |&at: &u32| hash_of(hasher, &keys[at as usize].name);
-        self.index.insert_unique(hash(&at), at, hash);
-        at
-    }
-
     /// Takes over an event that waits in the store. Its key is here.
     pub fn wait(&mut self, name: &[u8], time: i64, number: u64, bits: u64, data: &[u8]) -> Result<(), Refused> {
-        let Some(key) = self.find(name) else {
+        let Some(key) = self.keys.find(name) else {
             return Err(not_here());
         };
-        self.keys[key as usize].waiting += 1;
+        self.keys[key].waiting += 1;
         self.due.push(Reverse(Due {
             time,
             what: EVENT,
@@ -264,8 +239,7 @@ impl Patterns {
 
     /// Takes the records of a batch, whose keys are all here, and applies the marks before them.
     pub fn take(&mut self, batch: &Batch) -> Result<Taken, Refused> {
-        let found: Vec<Option<u32>> = batch.names.iter().map(|name| self.find(name)).collect();
-        let keys = found.into_iter().collect::<Option<Vec<u32>>>().ok_or_else(not_here)?;
+        let keys = self.keys.places(batch.names).ok_or_else(not_here)?;
         let rows = batch.numbers.len();
         let rising = batch.at.windows(2).all(|pair| pair[0] <= pair[1]);
         if [batch.times.len(), batch.bits.len(), batch.at.len(), batch.data.len()] != [rows; 4]
@@ -291,7 +265,7 @@ impl Patterns {
             let number = self.next_number;
             self.next_number += 1;
             self.numbered_ms = time;
-            self.keys[key as usize].waiting += 1;
+            self.keys[key].waiting += 1;
             let (bits, data) = (batch.bits[row], Data::Row(row as u32));
             self.due.push(Reverse(Due { time, what: EVENT, number, key, bits, data, stored: false }));
         }
@@ -329,7 +303,7 @@ impl Patterns {
             }
             if some.len() > 1 {
                 let keys = &self.keys;
-                some.sort_by(|a, b| keys[a.key as usize].name.cmp(&keys[b.key as usize].name));
+                some.sort_by(|a, b| keys[a.key].name.cmp(&keys[b.key].name));
             }
             for due in some.drain(..) {
                 if due.what == ALARM {
@@ -343,7 +317,7 @@ impl Patterns {
     }
 
     fn ring(&mut self, due: &Due, position: i64, taken: &mut Taken) {
-        let key = &mut self.keys[due.key as usize];
+        let key = &mut self.keys[due.key];
         if key.state.alarm != Some(due.time) {
             return;
         }
@@ -361,7 +335,7 @@ impl Patterns {
         if due.stored {
             self.gone.push((due.key, due.time, due.number));
         }
-        let key = &mut self.keys[due.key as usize];
+        let key = &mut self.keys[due.key];
         key.waiting -= 1;
         let before = key.state.partials.len();
         let (mut timeouts, mut matches) = (vec![], vec![]);
@@ -387,7 +361,7 @@ impl Patterns {
 
     /// Notes what came of an event or an alarm, and hands it out.
     fn finish(&mut self, at: u32, time: i64, position: i64, found: [Vec<Found>; 2], taken: &mut Taken) {
-        let key = &mut self.keys[at as usize];
+        let key = &mut self.keys[at];
         if !key.changed {
             key.changed = true;
             self.changed.push(at);

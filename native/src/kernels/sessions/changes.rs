@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::mem::take;
 
-use super::{Held, Key, Rules, Sessions, hash_of};
+use super::{Held, Key, Rules, Sessions};
 
 /// Byte strings one after the other; `ends` begins with 0.
 pub struct Names {
@@ -76,14 +76,14 @@ impl<H: Held> Sessions<H> {
         };
         self.changes = 0;
         for (at, start, end, last) in take(&mut self.gone) {
-            out.gone.push_entry(rules, &self.keys[at as usize].name, start, end);
+            out.gone.push_entry(rules, &self.keys[at].name, start, end);
             out.gone_times.push(last);
         }
         for (at, start, end) in take(&mut self.timers_gone) {
-            out.timers_gone.push_timer(&self.keys[at as usize].name, start, end);
+            out.timers_gone.push_timer(&self.keys[at].name, start, end);
         }
         for at in take(&mut self.changed) {
-            let Key { name, sessions, changed, .. } = &mut self.keys[at as usize];
+            let Key { name, sessions, changed, .. } = &mut self.keys[at];
             *changed = false;
             for s in sessions.iter_mut().filter(|s| s.changed) {
                 let (names, entries) = match s.stored {
@@ -104,11 +104,7 @@ impl<H: Held> Sessions<H> {
 
     /// Gives up a key without changes. Returns the places of its sessions, end and start, if it was here.
     pub fn release(&mut self, name: &[u8]) -> Option<Vec<(i64, i64)>> {
-        let hash = hash_of(&self.hasher, name);
-        let keys = &self.keys;
-        let (at, _) = self.index.find_entry(hash, |&at| *keys[at as usize].name == *name).ok()?.remove();
-        let key = take(&mut self.keys[at as usize]);
-        self.free.push(at);
+        let key = self.keys.remove(name)?;
         Some(key.sessions.iter().map(|s| (s.end, s.start)).collect())
     }
 
@@ -117,7 +113,7 @@ impl<H: Held> Sessions<H> {
     /// although they have sessions.
     pub fn shrink(&mut self, floor: i64, most: usize) -> Option<i64> {
         let mut kept = vec![];
-        for mut key in take(&mut self.keys) {
+        for mut key in self.keys.take_all() {
             key.sessions.retain(|s| s.open || s.end >= floor);
             if !key.sessions.is_empty() {
                 kept.push(key);
@@ -130,12 +126,9 @@ impl<H: Held> Sessions<H> {
             kept.truncate(most);
             latest
         });
-        self.index.clear();
         self.queue.clear();
-        self.free.clear();
-        self.keys = kept;
-        for at in 0..self.keys.len() as u32 {
-            self.enter(at);
+        for key in kept {
+            let at = self.keys.enter(key);
             self.queue_first(at);
         }
         dropped

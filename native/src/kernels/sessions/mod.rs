@@ -15,12 +15,9 @@ mod records;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use foldhash::fast::RandomState;
-use hashbrown::HashTable;
-
 pub use self::changes::{Changes, Names};
 pub use self::records::{Batch, Closed, Taken};
-use super::hash_of;
+use super::key_table::{KeyTable, Named};
 
 /// Of a queue in which a key has no place.
 const NEVER: i64 = i64::MAX;
@@ -85,6 +82,12 @@ impl<H> Default for Key<H> {
     }
 }
 
+impl<H> Named for Key<H> {
+    fn name(&self) -> &[u8] {
+        &self.name
+    }
+}
+
 impl<H> Key<H> {
     /// Those before it have closed: they end first.
     fn first_open(&self) -> usize {
@@ -103,13 +106,9 @@ pub struct Stored<H> {
 
 pub struct Sessions<H> {
     rules: Rules,
-    hasher: RandomState,
-    index: HashTable<u32>,
-    keys: Vec<Key<H>>,
+    keys: KeyTable<Key<H>>,
     /// Times at which sessions of keys end. Of a key's, only the one that the key has as `queued` counts.
     queue: BinaryHeap<Reverse<(i64, u32)>>,
-    /// Places of keys that were given up.
-    free: Vec<u32>,
     /// Keys with changes.
     changed: Vec<u32>,
     /// How often an unchanged session became a changed one since the stores got everything.
@@ -123,11 +122,8 @@ impl<H: Held> Sessions<H> {
     pub fn new(rules: Rules) -> Self {
         Sessions {
             rules: Rules { segment_ms: rules.segment_ms.max(1), ..rules },
-            hasher: RandomState::default(),
-            index: HashTable::new(),
-            keys: vec![],
+            keys: KeyTable::new(),
             queue: BinaryHeap::new(),
-            free: vec![],
             changed: vec![],
             changes: 0,
             gone: vec![],
@@ -137,26 +133,22 @@ impl<H: Held> Sessions<H> {
 
     /// How many keys are here.
     pub fn len(&self) -> usize {
-        self.index.len()
+        self.keys.len()
     }
 
     pub fn name(&self, closed: &Closed) -> &[u8] {
-        &self.keys[closed.key as usize].name
-    }
-
-    fn find(&self, name: &[u8]) -> Option<u32> {
-        self.index.find(hash_of(&self.hasher, name), |&at| *self.keys[at as usize].name == *name).copied()
+        &self.keys[closed.key].name
     }
 
     /// The places of names that are not here.
     pub fn missing(&self, names: &[&[u8]]) -> Vec<usize> {
-        (0..names.len()).filter(|&place| self.find(names[place]).is_none()).collect()
+        self.keys.missing(names)
     }
 
     /// Takes over a key with the sessions that the store has, by their ends. Nothing, if it is here. Which of them have closed
     /// is found when the next batch is taken.
     pub fn hold(&mut self, name: &[u8], stored: Vec<Stored<H>>) {
-        if self.find(name).is_some() {
+        if self.keys.find(name).is_some() {
             return;
         }
         let sessions = stored.into_iter().map(|s| Session {
@@ -170,17 +162,7 @@ impl<H: Held> Sessions<H> {
             changed: false,
         });
         let key = Key { name: name.into(), sessions: sessions.collect(), queued: NEVER, changed: false };
-        let at = match self.free.pop() {
-            Some(at) => {
-                self.keys[at as usize] = key;
-                at
-            }
-            None => {
-                self.keys.push(key);
-                self.keys.len() as u32 - 1
-            }
-        };
-        self.enter(at);
+        let at = self.keys.enter(key);
         self.queue_first(at);
     }
 
@@ -189,15 +171,9 @@ impl<H: Held> Sessions<H> {
         self.keys.iter().flat_map(|key| key.sessions.iter().map(|s| &s.held))
     }
 
-    fn enter(&mut self, at: u32) {
-        let (keys, hasher) = (&self.keys, &self.hasher);
-        let hash = |&at: &u32| hash_of(hasher, &keys[at as usize].name);
-        self.index.insert_unique(hash(&at), at, hash);
-    }
-
     /// Puts a key into the queue at the end of its first open session.
     fn queue_first(&mut self, at: u32) {
-        let key = &mut self.keys[at as usize];
+        let key = &mut self.keys[at];
         key.queued = key.sessions.get(key.first_open()).map_or(NEVER, |s| s.end);
         if key.queued != NEVER {
             self.queue.push(Reverse((key.queued, at)));
@@ -335,7 +311,7 @@ mod tests {
         assert_eq!(by.release(b"a"), Some(vec![(15, 5)]));
         assert_eq!((by.release(b"a"), by.len()), (None, 1));
         by.hold(b"d", vec![]);
-        assert_eq!((by.release(b"d"), by.keys.len()), (Some(vec![]), 2));
+        assert_eq!((by.release(b"d"), by.keys.iter().count()), (Some(vec![]), 2));
         by.hold(b"c", sessions(&[(1, 11, 1, 1), (9, 22, 12, 2)]));
         by.hold(b"d", sessions(&[(1, 11, 1, 1)]));
         assert!(taken(&mut by, 40, &[]).closed.is_empty());

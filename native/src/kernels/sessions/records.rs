@@ -41,8 +41,7 @@ pub struct Taken {
 impl<H: Held> Sessions<H> {
     /// Takes the records of a batch, whose keys are all here.
     pub fn take(&mut self, batch: &Batch, fold: &impl Fold<Held = H>) -> Result<Taken, Refused> {
-        let found: Vec<Option<u32>> = batch.names.iter().map(|name| self.find(name)).collect();
-        let Some(keys) = found.into_iter().collect::<Option<Vec<u32>>>() else {
+        let Some(keys) = self.keys.places(batch.names) else {
             return Err(Refused::Value("the sessions of a key are not here".into()));
         };
         let Some((&before, moves)) = batch.levels.split_first() else {
@@ -76,7 +75,7 @@ impl<H: Held> Sessions<H> {
         }
         self.close(batch.levels[moves.len()], Some((moves, &mut taken)));
         let keys = &self.keys;
-        taken.closed.sort_unstable_by_key(|c| (c.position, c.end, c.start, &*keys[c.key as usize].name));
+        taken.closed.sort_unstable_by_key(|c| (c.position, c.end, c.start, &*keys[c.key].name));
         Ok(taken)
     }
 
@@ -88,7 +87,7 @@ impl<H: Held> Sessions<H> {
                 break;
             }
             self.queue.pop();
-            let key = &mut self.keys[at as usize];
+            let key = &mut self.keys[at];
             if key.queued != time {
                 continue;
             }
@@ -118,7 +117,7 @@ impl<H: Held> Sessions<H> {
     fn join(&mut self, at: u32, ts: i64, (row, fold): (usize, &impl Fold<Held = H>), before: i64, now: i64) -> bool {
         let rules = self.rules;
         let reach = ts + rules.gap;
-        let key = &mut self.keys[at as usize];
+        let key = &mut self.keys[at];
         let low = (ts - rules.behind).max(before.saturating_sub(rules.keep));
         let first_near = key.sessions.partition_point(|s| s.end < low);
         let (mut first, mut stop) = (first_near, first_near);

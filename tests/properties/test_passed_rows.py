@@ -168,11 +168,11 @@ def test_the_texts_of_records_that_are_built_of_columns() -> None:
     assert found is not None
     assert found.to_list() == list(map(msgspec.json.encode, whole.to_list()))
     assert written.sure(whole)
-    for other in (["a", "\ud800"], ["a", None], [1, 2], ["a", 1]):
-        assert not written.sure(built(Profile, s=CodedColumn.of(other))), other
+    assert not any(
+        written.sure(built(Profile, s=CodedColumn.of(s))) for s in (["a", "\ud800"], ["a", None], ["a", 1], [1])
+    )
     assert written.sure(built(Profile, i=CodedColumn.of([7, -(1 << 63)])))
-    for many in ([7, 1 << 63], [7, True], ["a", "b"]):
-        assert not written.sure(built(Profile, i=CodedColumn.of(many))), many
+    assert not any(written.sure(built(Profile, i=CodedColumn.of(i))) for i in ([7, 1 << 63], [7, True], ["a"]))
     assert written.of_column(built(Mutable)) is None
     null = built(Profile, x=CodedColumn.of([None, "a"]))
     assert written.of_column(null) is not None

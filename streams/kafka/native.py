@@ -89,7 +89,7 @@ def choose(mode: str) -> None:
     if choice == "require":
         raise EnvironmentFault(f"native='require', and {wrong}: run make native, or set native='auto'")
     native.choose("off")
-    _say(f"going on without the native part: {wrong}")
+    _say(f"going on without the native part: {wrong}; run make native, or all is several times slower", logging.WARNING)
 
 
 @functools.cache
@@ -99,9 +99,9 @@ def _why_not_trusted() -> str | None:
 
 
 @functools.cache
-def _say(line: str) -> None:
+def _say(line: str, level: int = logging.INFO) -> None:
     """Log once per process: every client would log the same."""
-    _log.info(line)
+    _log.log(level, line)
 
 
 def _module() -> tuple[Any, str]:

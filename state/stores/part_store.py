@@ -24,6 +24,8 @@ _Rows = tuple[bytes, bytes]
 """Data and int64 offsets."""
 COUNT, TOTAL, LEAST, GREATEST = b"n", b"s", b"l", b"g"
 """The parts of an aggregate: a number; a number and a sum; nothing or the least; nothing or the greatest."""
+REAL, VALUES = b"r", b"d"
+"""Those that only sessions have: a number and a sum of floats; distinct values."""
 
 
 class PartTally(Unbased, Held, Protocol):

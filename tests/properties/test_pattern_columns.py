@@ -6,7 +6,6 @@ from __future__ import annotations
 import dataclasses
 import random
 from collections import Counter
-from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -153,14 +152,6 @@ def play(trial: Trial, size: int, *, columns: bool) -> Played:
 
 
 @pytest.fixture
-def short_columns() -> Iterator[None]:
-    """Batches of a few records go by columns."""
-    fewest = column_parts.FEWEST
-    yield
-    column_parts.FEWEST = fewest
-
-
-@pytest.fixture
 def taken(monkeypatch: pytest.MonkeyPatch) -> Counter[bool]:
     """How many batches the compiled part took, and how many it left to the rows."""
     counts: Counter[bool] = Counter()
@@ -176,9 +167,7 @@ def taken(monkeypatch: pytest.MonkeyPatch) -> Counter[bool]:
 
 
 @pytest.mark.parametrize("seed", range(150))
-def test_columns_are_what_rows_are(
-    seed: int, taken: Counter[bool], short_columns: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_columns_are_what_rows_are(seed: int, taken: Counter[bool], monkeypatch: pytest.MonkeyPatch) -> None:
     rng = random.Random(seed)
     monkeypatch.setattr(packed_matches, "_KEYS_MAX", rng.choice((1, 3, 1 << 17)))
     monkeypatch.setattr(packed_matches, "_BYTES_MAX", rng.choice((500, 1 << 26)))
@@ -194,7 +183,7 @@ def test_columns_are_what_rows_are(
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_a_condition_that_fails_fails_when_its_event_is_due(seed: int, short_columns: None) -> None:
+def test_a_condition_that_fails_fails_when_its_event_is_due(seed: int) -> None:
     column_parts.FEWEST = 2
     rng = random.Random(seed)
     made = pattern("a").where(col("label") == "a").next("b").where(col("number") % (col("number") - 60) >= 0).within(50)
@@ -209,8 +198,7 @@ def test_a_condition_that_fails_fails_when_its_event_is_due(seed: int, short_col
     assert outcome(True) == outcome(False)
 
 
-def test_a_match_that_cannot_be_made_stops_the_task(short_columns: None) -> None:
-    column_parts.FEWEST = 1
+def test_a_match_that_cannot_be_made_stops_the_task() -> None:
 
     def refuse(events: dict[str, list[Any]]) -> str:
         raise ValueError("no such match")
@@ -227,8 +215,7 @@ def test_a_match_that_cannot_be_made_stops_the_task(short_columns: None) -> None
     assert said[0] == said[1] and "no such match" in said[0]
 
 
-def test_partial_matches_of_another_pattern_are_refused(short_columns: None) -> None:
-    column_parts.FEWEST = 1
+def test_partial_matches_of_another_pattern_are_refused() -> None:
     made = pattern("a").where(col("label") == "a").next("b").where(col("label") == "b").within(50)
     refused = pytest.raises(IncompatibleError, match="of another pattern")
     topology = topology_of(made, random.Random(0))

@@ -146,8 +146,8 @@ impl Patterns {
         (to_bytes(py, &taken.late), out, taken.added, taken.removed).into_pyobject(py)
     }
 
-    /// `(states, their entries, their times, alarms gone, alarms set, events gone, their times, events new, their entries,
-    /// their times, (next number, time) or None)`.
+    /// `(states, their entries, their times, alarms gone, alarms set, [(event gone, its time)], new events, their bytes, their
+    /// times, (next number, time) or None)`.
     fn changes<'py>(&mut self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
         let Some(found) = self.0.changes() else {
             return Err(PyOverflowError::new_err("a partial match is longer than 4 GiB"));

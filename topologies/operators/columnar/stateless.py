@@ -168,10 +168,8 @@ def guarded(fn: Any, step: ColumnarStep) -> ColumnarStep:
     )
 
 
-def usable_by(fn: Any) -> Callable[[ColumnBatch], bool]:
-    """Whether the expression of a row function may compute a batch: that of a traced one only where it gives the same."""
-    if not isinstance(fn, TracedFunction):
-        return lambda batch: True
+def usable_by(fn: TracedFunction) -> Callable[[ColumnBatch], bool]:
+    """Whether the expression of a function that was traced to one may compute a batch: only where it gives the same."""
     parts = parts_of(fn)
     assert not isinstance(parts, str)
     exact = exact_columns(parts)

@@ -19,6 +19,7 @@ from penstock.state.errors import SerdeError
 from penstock.state.stores.store import StoreSpec
 from penstock.topologies.columnar.column_parts import key_bytes
 from penstock.topologies.expressions.row_function import ExpressionFunction
+from penstock.topologies.expressions.tracing.traced_function import TracedFunction
 from penstock.topologies.operator_api.batch import Batch, ColumnBatch
 from penstock.topologies.operator_api.columns import Column
 from penstock.topologies.operator_api.operator import Operator, OperatorContext, OperatorSpec
@@ -74,7 +75,9 @@ class _StreamTableJoinOperator(Operator):
         joiner = expression_of(spec.joiner)
         alone = reading_row_alone(joiner)
         sides = sides_of(joiner)
-        self._usable_by_joiner = None if joiner is spec.joiner else usable_by(spec.joiner)
+        self._usable_by_joiner: Callable[[ColumnBatch], bool] | None = None
+        if isinstance(spec.joiner, TracedFunction) and joiner is not spec.joiner:
+            self._usable_by_joiner = usable_by(spec.joiner)
         self._joined: PerKey | JoinedFields | None = None
         if alone is not None:
             self._joined = PerKey(alone, self._rows, left=spec.left)

@@ -6,6 +6,7 @@ edge is logic over these bits.
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 
 from penstock.topologies.operator_api.batch import ColumnBatch
 from penstock.topologies.operator_api.required_columns import RequiredColumns, union_of
-from penstock.topologies.operators.columnar.stateless import mask_of, reads
+from penstock.topologies.operators.columnar.stateless import ColumnarStep, mask_of, reads
 from penstock.topologies.patterns.automaton import Automaton
 from penstock.topologies.patterns.conditions import Always, Both, Condition, Either, Not, User
 
@@ -30,7 +31,10 @@ class ConditionBits:
             for edge in state.edges:
                 edge.condition.replaced(self._noted)
         self._numbers = {id(user): number for number, user in enumerate(self.users)}
-        self._masks = [mask_of(user.fn) for user in self.users]
+
+    @cached_property
+    def _masks(self) -> list[ColumnarStep | None]:
+        return [mask_of(user.fn) for user in self.users]
 
     def _noted(self, user: User) -> User:
         if not any(user is known for known in self.users):
@@ -38,7 +42,7 @@ class ConditionBits:
         return user
 
     def why_not(self) -> str | None:
-        """Why there are no bits."""
+        """Why events are matched by rows; ``None``: they need not be."""
         if any(user.iterative for user in self.users):
             return "a condition reads what its match has taken"
         found = [what for user in self.users if isinstance(what := reads(user.fn), str)]

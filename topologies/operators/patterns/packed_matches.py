@@ -72,10 +72,10 @@ class Events(NamedTuple):
 
 
 def patterns_of(automaton: Automaton, bits: ConditionBits) -> Patterns | None:
-    """The compiled form of an automaton; ``None``: there is none, or it is not in use."""
+    """The compiled form of an automaton whose skip strategy cannot fail; ``None``: the compiled part is not in use."""
     native = compiled()
     skip, names = automaton.skip, automaton.names
-    if native is None or skip.fails_on_miss or (automaton.within_ms is not None and automaton.within_ms <= 0):
+    if native is None:
         return None
     states = []
     for state in automaton.states:

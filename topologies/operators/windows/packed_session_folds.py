@@ -14,20 +14,26 @@ import numpy as np
 
 from penstock.state.native import compiled
 from penstock.state.serdes.serde import Serde
-from penstock.state.serdes.tuple_lists import BAG, LONG, TUPLE, forms_of_parts
-from penstock.state.stores.part_store import COUNT, GREATEST, LEAST, TOTAL
+from penstock.state.stores.part_store import COUNT, GREATEST, LEAST, REAL, TOTAL, VALUES
 from penstock.state.stores.segmented_store import ViewEntries
 from penstock.state.stores.store import StoreSpec
 from penstock.topologies.aggregators.bag import Bag
 from penstock.topologies.aggregators.base import Part
-from penstock.topologies.columnar.column_parts import nulls_of
 from penstock.topologies.operator_api.batch import ColumnBatch
-from penstock.topologies.operator_api.columns import Column, Ints, Mask, NumberColumn
+from penstock.topologies.operator_api.columns import Column, Ints, NumberColumn
 from penstock.topologies.operators.aggregates.fold import Fold
+from penstock.topologies.operators.aggregates.folds.tallied_parts import (
+    begin_so,
+    flags_of,
+    numbers_of_part,
+    results_of_numbers,
+    totals_of,
+    written_so,
+)
 from penstock.topologies.operators.base.entry_index import EntryIndex, EntryPlace
 from penstock.topologies.operators.columnar.distinct import coded_texts
-from penstock.topologies.operators.columnar.folding import DISTINCT, PartColumnsOf, whole_numbers, why_not
-from penstock.topologies.operators.columnar.part_results import ShownParts, totals_shown
+from penstock.topologies.operators.columnar.folding import DISTINCT, PartColumnsOf, why_not
+from penstock.topologies.operators.columnar.part_results import ShownParts
 from penstock.topologies.operators.columnar.sessions import SessionRules
 from penstock.topologies.operators.windows.session_folds import CountSessions, SessionFold
 
@@ -35,20 +41,8 @@ if TYPE_CHECKING:
     from penstock_native import SessionCounts, SessionParts
 
 _LONG = struct.Struct(">q")
-REAL, VALUES = b"r", b"d"
-"""A number and a sum of floats; distinct values."""
 _WHOLE: Final = {"sum": TOTAL, "mean": TOTAL, "min": LEAST, "max": GREATEST}
 _REAL: Final = {"sum": REAL, "mean": REAL}
-_FIRST: Final[dict[bytes, Any]] = {
-    COUNT: 0,
-    TOTAL: (0, 0),
-    REAL: (0, 0.0),
-    LEAST: (),
-    GREATEST: (),
-    VALUES: Bag(),
-}
-"""The accumulators that the compiled part begins with."""
-_FORMS: Final = {COUNT: LONG, VALUES: BAG}
 _Column = tuple[Any, Any, Any]
 """Numbers or codes of records for one part, flags of those without, data and offsets of the coded values."""
 
@@ -95,10 +89,8 @@ def part_letters(fold: Fold, serde: Serde[Any]) -> bytes | None:
     letters = [letter for part in fold.parts if (letter := _letter(part)) is not None]
     if len(letters) < len(fold.parts) or len(fold.adders) != 1:
         return None
-    first = tuple(_FIRST[letter] for letter in letters)
-    forms = b"".join(_FORMS.get(letter, TUPLE) for letter in letters)
-    same = repr(fold.init()) == repr(first)  # 0 and 0.0 are equal
-    return b"".join(letters) if same and forms_of_parts(serde.lists) == forms else None
+    made = b"".join(letters)
+    return made if begin_so(fold.init, made) and written_so(serde, made) else None
 
 
 def _letter(part: Part) -> bytes | None:
@@ -180,27 +172,9 @@ class PackedParts:
         return ViewEntries(keys, entries, [_LONG.unpack_from(entry)[0] for entry in entries])
 
     def shown(self, numbers: list[Ints]) -> Column | list[Any]:
-        results = self._results(numbers)
+        results = results_of_numbers(self._fold.parts, self._letters, numbers)
         values = None if results is None else self._shown.of(results)
         return list(map(self._fold.shown, self._accumulators(numbers))) if values is None else values
-
-    def _results(self, numbers: list[Ints]) -> list[Column] | None:
-        out: list[Column] = []
-        left = iter(numbers)
-        for part, letter in zip(self._fold.parts, self._letters, strict=True):
-            first = next(left)
-            if letter in COUNT + VALUES:
-                out.append(NumberColumn(first))
-            elif letter in TOTAL + REAL:
-                sums = next(left)
-                shown = totals_shown(part, first, sums.view(np.float64) if letter in REAL else sums)
-                if shown is None:
-                    return None
-                out.append(shown)
-            else:
-                nulls: Mask = first == 0
-                out.append(NumberColumn(next(left), nulls if nulls.any() else None))
-        return out
 
     def _accumulators(self, numbers: list[Ints]) -> Sequence[tuple[Any, ...]]:
         """Accumulators with these numbers. Of distinct values only the number counts."""
@@ -213,9 +187,7 @@ class PackedParts:
             elif letter in VALUES:
                 out.append([Bag((_LONG.pack(value), 1) for value in range(many)) for many in first])
             elif letter in TOTAL + REAL:
-                sums = next(left)
-                totals = (sums.view(np.float64) if letter in REAL else sums).tolist()
-                out.append(list(zip(first, totals, strict=True)))
+                out.append(list(zip(first, totals_of(letter, next(left)).tolist(), strict=True)))
             else:
                 best = next(left).tolist()
                 out.append([(x,) if there else () for there, x in zip(first, best, strict=True)])
@@ -229,11 +201,7 @@ def _start(place: EntryPlace) -> int:
 
 def _values(part: Part, letter: bytes, column: Column | None) -> _Column | None:
     """The input of a part from its column, ``None`` for the records themselves. ``None``: there is a value for rows."""
-    if column is None:
-        return None, None, None
-    if letter == COUNT:
-        return None, _flags(nulls_of(column)), None
-    if letter == VALUES:
+    if column is not None and letter == VALUES:
         coded = coded_texts(part, column)
         return None if coded is None else (coded[0], None, (coded[1].data, coded[1].offsets))
     if letter == REAL:
@@ -241,10 +209,6 @@ def _values(part: Part, letter: bytes, column: Column | None) -> _Column | None:
             return None
         numbers = column.array if column.nulls is None else np.where(column.nulls, 0.0, column.array)
         bits = np.ascontiguousarray(numbers).view(np.int64)
-        return (bits, _flags(column.nulls), None) if np.isfinite(numbers).all() else None
-    found = whole_numbers(column)
-    return None if found is None else (np.ascontiguousarray(found[0]), _flags(found[1]), None)
-
-
-def _flags(nulls: Mask | None) -> Any:
-    return None if nulls is None else np.ascontiguousarray(nulls).view(np.uint8)
+        return (bits, flags_of(column.nulls), None) if np.isfinite(numbers).all() else None
+    found = numbers_of_part(part, column)
+    return None if found is None else (*found, None)

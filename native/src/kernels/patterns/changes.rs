@@ -76,7 +76,7 @@ impl Patterns {
         Some(out)
     }
 
-    /// Frees memory while there are no changes: drops keys of which nothing is known but that the store has nothing.
+    /// Drops the keys of which no store has anything, to free memory. There must be no changes.
     pub fn shrink(&mut self) {
         self.keys.retain(|key| key.waiting > 0 || key.stored || key.state.alarm.is_some());
     }

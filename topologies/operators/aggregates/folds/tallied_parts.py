@@ -13,9 +13,20 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from penstock.state.serdes.serde import Serde
-from penstock.state.serdes.tuple_lists import LONG, TUPLE, forms_of_parts
-from penstock.state.stores.part_store import COUNT, GREATEST, LEAST, TOTAL, PartStoreView, PartTally, TalliedNumbers
+from penstock.state.serdes.tuple_lists import BAG, LONG, TUPLE, forms_of_parts
+from penstock.state.stores.part_store import (
+    COUNT,
+    GREATEST,
+    LEAST,
+    REAL,
+    TOTAL,
+    VALUES,
+    PartStoreView,
+    PartTally,
+    TalliedNumbers,
+)
 from penstock.state.stores.store_view import KeyValueStoreView
+from penstock.topologies.aggregators.bag import Bag
 from penstock.topologies.aggregators.base import Part
 from penstock.topologies.columnar.column_parts import nulls_of, row_bytes
 from penstock.topologies.columnar.encoded_columns import EncodedColumn
@@ -28,8 +39,16 @@ from penstock.topologies.operators.columnar.part_results import ShownParts, tota
 
 _START_BYTES: Final = 8
 _LETTERS: Final = {"count": COUNT, "sum": TOTAL, "mean": TOTAL, "min": LEAST, "max": GREATEST}
-_FIRST: Final[dict[bytes, Any]] = {COUNT: 0, TOTAL: (0, 0), LEAST: (), GREATEST: ()}
+_FIRST: Final[dict[int, Any]] = {
+    COUNT[0]: 0,
+    TOTAL[0]: (0, 0),
+    REAL[0]: (0, 0.0),
+    LEAST[0]: (),
+    GREATEST[0]: (),
+    VALUES[0]: Bag(),
+}
 """The accumulators that the compiled part begins with."""
+_FORMS: Final = {COUNT[0]: LONG, VALUES[0]: BAG}
 
 
 def letters_of(fold: Fold) -> bytes | None:
@@ -40,9 +59,12 @@ def letters_of(fold: Fold) -> bytes | None:
     if None in letters:
         return None
     made = b"".join(letter for letter in letters if letter is not None)
-    first = tuple(_FIRST[letter] for letter in letters if letter is not None)
-    same = fold.init is None or repr(fold.init()) == repr(first)  # 0 and 0.0 are equal
-    return made if same else None
+    return made if fold.init is None or begin_so(fold.init, made) else None
+
+
+def begin_so(init: Callable[[], Any], letters: bytes) -> bool:
+    """Whether aggregates of these parts begin as in the compiled part."""
+    return repr(init()) == repr(tuple(_FIRST[letter] for letter in letters))  # 0 and 0.0 are equal
 
 
 def _letter(part: Part) -> bytes | None:
@@ -54,7 +76,7 @@ def _letter(part: Part) -> bytes | None:
 
 def forms_of(letters: bytes) -> bytes:
     """How the parts are written: see ``penstock.state.serdes.tuple_lists``."""
-    return b"".join(LONG if letter == COUNT[0] else TUPLE for letter in letters)
+    return b"".join(_FORMS.get(letter, TUPLE) for letter in letters)
 
 
 def written_so(serde: Serde[Any], letters: bytes) -> bool:
@@ -98,21 +120,24 @@ class PartInputs:
         columns = self._columns.of(batch)
         if columns is None:
             return None
-        numbers = [_numbers(part, column) for part, column in zip(self._parts, columns, strict=True)]
+        numbers = [numbers_of_part(part, column) for part, column in zip(self._parts, columns, strict=True)]
         found = [one for one in numbers if one is not None]
         return PartInput(found, None, times) if len(found) == len(numbers) else None
 
 
-def _numbers(part: Part, column: Column | None) -> tuple[Any, Any] | None:
+def numbers_of_part(part: Part, column: Column | None) -> tuple[Any, Any] | None:
+    """The whole numbers that a part takes of a column, ``None`` where it counts, and flags of nulls, ``None`` without any.
+    ``None`` for the column: of the records themselves. ``None``: it is in another form."""
     if column is None:
         return None, None
     if part.function == "count":
-        return None, _flags(nulls_of(column))
+        return None, flags_of(nulls_of(column))
     found = whole_numbers(column)
-    return None if found is None else (np.ascontiguousarray(found[0]), _flags(found[1]))
+    return None if found is None else (np.ascontiguousarray(found[0]), flags_of(found[1]))
 
 
-def _flags(nulls: Mask | None) -> Any:
+def flags_of(nulls: Mask | None) -> Any:
+    """A mask as the compiled part takes it."""
     return None if nulls is None else np.ascontiguousarray(nulls).view(np.uint8)
 
 
@@ -165,17 +190,23 @@ class TalliedParts:
 
 
 def results_of_numbers(parts: tuple[Part, ...], letters: bytes, numbers: list[Ints]) -> list[Column] | None:
-    """The result of each part, from the numbers of ``PartTally.columns``. ``None``: row by row."""
+    """The result of each part, from the numbers of ``PartTally.columns``, or those that ``SessionParts`` shows. ``None``:
+    row by row."""
     out: list[Column | None] = []
     left = iter(numbers)
     for part, letter in zip(parts, letters, strict=True):
         first = next(left)
-        if letter == COUNT[0]:
+        if letter in COUNT + VALUES:
             out.append(NumberColumn(first))
-        elif letter == TOTAL[0]:
-            out.append(totals_shown(part, first, next(left)))
+        elif letter in TOTAL + REAL:
+            out.append(totals_shown(part, first, totals_of(letter, next(left))))
         else:
             nulls: Mask = first == 0
             out.append(NumberColumn(next(left), nulls if nulls.any() else None))
     made = [column for column in out if column is not None]
     return made if len(made) == len(out) else None
+
+
+def totals_of(letter: int, numbers: Ints) -> Any:
+    """The sums of a part with one, floats from their bits."""
+    return numbers.view(np.float64) if letter in REAL else numbers

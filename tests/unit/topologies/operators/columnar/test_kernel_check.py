@@ -133,6 +133,14 @@ def test_tuples_that_come_out_otherwise_are_found(monkeypatch: pytest.MonkeyPatc
     assert found is not None and " at accumulators: " in found
 
 
+def said_with(monkeypatch: pytest.MonkeyPatch, built: Any, name: str, kind: Any) -> str | None:
+    """What the check says if ``kind`` stands around the class of this name."""
+    others = {one: getattr(built, one) for one in dir(built) if not one.startswith("__")}
+    module = SimpleNamespace(**{**others, name: lambda *args: kind(getattr(built, name)(*args))})
+    monkeypatch.setattr(native, "_in_use", [module])
+    return why_not_trusted()
+
+
 def test_sessions_that_lose_a_record_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     built: Any = native.compiled()
     if built is None:
@@ -143,10 +151,7 @@ def test_sessions_that_lose_a_record_are_found(monkeypatch: pytest.MonkeyPatch) 
         def take(self, names: Any, numbers: Any, times: Any, at: Any, levels: Any, moved: bool, counts: Any) -> Any:
             return self._tally.take(names, numbers[1:], times[1:], at[1:], levels, moved, counts[1:])
 
-    others = {name: getattr(built, name) for name in dir(built) if not name.startswith("__")}
-    module = SimpleNamespace(**{**others, "SessionCounts": lambda *rules: Losing(built.SessionCounts(*rules))})
-    monkeypatch.setattr(native, "_in_use", [module])
-    found = why_not_trusted()
+    found = said_with(monkeypatch, built, "SessionCounts", Losing)
     assert found is not None and "wrong at sessions" in found
 
 
@@ -160,10 +165,7 @@ def test_sessions_that_forget_what_is_stored_are_found(monkeypatch: pytest.Monke
         def hold(self, name: bytes, stored: Any) -> Any:
             return self._tally.hold(name, [])
 
-    others = {name: getattr(built, name) for name in dir(built) if not name.startswith("__")}
-    module = SimpleNamespace(**{**others, "SessionParts": lambda *args: Forgetting(built.SessionParts(*args))})
-    monkeypatch.setattr(native, "_in_use", [module])
-    found = why_not_trusted()
+    found = said_with(monkeypatch, built, "SessionParts", Forgetting)
     assert found is not None and "wrong at aggregates of sessions" in found
 
 
@@ -177,10 +179,7 @@ def test_patterns_that_skip_an_event_are_found(monkeypatch: pytest.MonkeyPatch) 
         def take(self, names: Any, numbers: Any, times: Any, bits: Any, *rest: Any) -> Any:
             return self._tally.take(names, numbers, times, np.where(np.arange(len(bits)) == 7, 0, bits), *rest)
 
-    others = {name: getattr(built, name) for name in dir(built) if not name.startswith("__")}
-    module = SimpleNamespace(**{**others, "Patterns": lambda *args: Blind(built.Patterns(*args))})
-    monkeypatch.setattr(native, "_in_use", [module])
-    found = why_not_trusted()
+    found = said_with(monkeypatch, built, "Patterns", Blind)
     assert found is not None and "wrong at patterns" in found
 
 

@@ -18,6 +18,7 @@ from penstock.state.native import compiled
 from penstock.state.serdes.serde import INT
 from penstock.state.stores.latest_view import TIMED, LatestStoreView
 from penstock.state.stores.list_store import ListStoreView
+from penstock.state.stores.logged_rows import LoggedStoreView
 from penstock.state.stores.member_view import ROWS_OF_MEMBER, MemberStoreView
 from penstock.state.stores.packed_lists import PackedListView
 from penstock.state.stores.part_store import PartStoreView, holds_parts
@@ -81,7 +82,7 @@ def _holds_counts(spec: StoreSpec) -> bool:
 
 def state_of(spec: StoreSpec, backend: StateBackend) -> KeyValueStoreView:
     """The view of a store. Counts are kept in a tally if ``tallies(spec)`` holds; entries of list stores, members of
-    distinct counts and latest values by the compiled part if it is in use."""
+    distinct counts, latest values and the rows of a topic by the compiled part if it is in use."""
     native = compiled()
     if spec.kind == "list":
         made = None if native is None else native.ListEntries(spec.segment_ms)
@@ -94,6 +95,8 @@ def state_of(spec: StoreSpec, backend: StateBackend) -> KeyValueStoreView:
         return LatestStoreView(spec, backend, native.Latest)
     if native is not None and holds_parts(spec):
         return PartStoreView(spec, backend)
+    if native is not None and spec.kind == "key_value" and spec.source_topic is not None:
+        return LoggedStoreView(spec, backend)
     return KeyValueStoreView(spec, backend)
 
 

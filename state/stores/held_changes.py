@@ -1,6 +1,7 @@
-"""A store of which the compiled part holds what has changed since the last commit: the base of such views.
+"""A store of which something else holds what has changed since the last commit, mostly the compiled part: the base of such
+views.
 
-Between two commits what changed is either all in the compiled part or all in the view's own entries. A subclass sets
+Between two commits what changed is either all there or all in the view's own entries. A subclass sets
 ``held``, begins to fill it when nothing is uncommitted (``begin``), and moves it into the entries when anything else reads
 or writes the store (``defer``).
 """
@@ -14,7 +15,7 @@ from penstock.state.stores.store_view import KeyValueStoreView
 
 
 class Held(Protocol):
-    """Changes of a store. Compiled."""
+    """Changes of a store."""
 
     def __len__(self) -> int:
         """How many keys have changed."""

@@ -116,8 +116,8 @@ class StampedPuts(NamedTuple):
 
 
 class PackedChanges(NamedTuple):
-    """The writes of one commit to a store, none of which deletes. ``keys`` and ``values``: of the changelog's records, each
-    as data and int64 offsets; ``times``: theirs, an int64 array."""
+    """The writes of one commit to a store, none of which deletes if it has a changelog of its own. ``keys`` and ``values``:
+    of the changelog's records, each as data and int64 offsets; ``times``: theirs, an int64 array."""
 
     puts: PackedPuts | StampedPuts
     keys: tuple[Any, Any]

@@ -98,7 +98,7 @@ class CommitWriter:
     def _packed_changelog(self, spec: StoreSpec, changes: PackedChanges) -> Output | None:
         """The changelog records as columns."""
         offsets = changes.values[1]
-        if not spec.changelog or len(offsets) <= 1:
+        if not spec.changelog or spec.source_topic is not None or len(offsets) <= 1:
             return None
         self._check_size(spec, int(np.diff(offsets).max()))
         return Output(

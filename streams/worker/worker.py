@@ -249,8 +249,7 @@ class Worker:
             arm_from(os.environ)
             choose(self.settings.native)
             self._reports.started()
-            if self.settings.memory_max_bytes:
-                few_arenas()
+            few_arenas()
             runtime, restorer = self._open()
             self._runtime = runtime
             with rare_collections(YOUNG_OBJECTS[self.settings.latency]):

@@ -34,7 +34,8 @@ from penstock.topologies.dsl.wiring import Flow, Handles, Wiring, as_serde
 from penstock.topologies.graph.topology import Topology
 from penstock.topologies.operator_api.operator import Emission, OperatorSpec
 from penstock.topologies.operator_api.watermark_strategies import WatermarkStrategy
-from penstock.topologies.operators.records.source_sink import SourceSpec, TableSourceSpec
+from penstock.topologies.operators.records.source_sink import SourceSpec
+from penstock.topologies.operators.records.table_source import TableSourceSpec
 from penstock.topologies.operators.tables.table_operators import MaterializeSpec
 from penstock.topologies.operators.tables.versioned_table import VersionedTableSourceSpec
 from penstock.topologies.windows import Duration, duration_ms

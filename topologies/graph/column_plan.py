@@ -50,26 +50,24 @@ def input_modes_of(
         input_modes[i] = tuple(
             spec.input_mode(p, out) if reason is None else InputMode(ALL_AS_ROWS, reason) for p in ports
         )
-    return _as_given(names, specs, children, groups, input_modes, set(lockstep))
+    return _as_given(names, specs, children, input_modes, set(lockstep))
 
 
 def _as_given(
     names: tuple[str, ...],
     specs: tuple[OperatorSpec, ...],
     children: ChildEdges,
-    groups: tuple[tuple[int, ...], ...],
     input_modes: list[tuple[InputMode, ...]],
     lockstep: set[int],
 ) -> tuple[tuple[InputMode, ...], ...]:
     """The input modes, with rows where records arrive as lists."""
-    alone = {i for members in groups if len(members) == 1 for i in members}
     given: list[dict[int, EdgeLayout]] = [{} for _ in specs]
     """Per operator and in port, the layout common to all that feed it."""
     lists_of: dict[tuple[int, int], list[str]] = {}
     out: list[tuple[InputMode, ...]] = []
     for i, spec in enumerate(specs):
         if not spec.in_ports:
-            given[i][0] = COLUMN_LAYOUT if i in alone else ROW_LAYOUT
+            given[i][0] = ROW_LAYOUT if i in lockstep else COLUMN_LAYOUT
         modes: list[InputMode] = []
         for port, input_mode in enumerate(input_modes[i]):
             reason = None if input_mode.rows is not None else spec.row_reason(port, given[i].get(port, ROW_LAYOUT))

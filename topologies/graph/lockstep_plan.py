@@ -51,8 +51,11 @@ class Plan:
 
     def needed(self, index: int) -> RequiredColumns | None:
         """The columns that are required of a source's records; ``None``: it emits them as lists."""
+        if self.specs[index].in_ports:
+            return None
+        needs = self.input_modes[index][0].needs
         lonely = len(self.groups[self.group_of[index]]) == 1
-        return self.input_modes[index][0].needs if lonely and not self.specs[index].in_ports else None
+        return needs if lonely or (index in self.batch_safe and not needs.listed) else None
 
     @property
     def stride(self) -> int:

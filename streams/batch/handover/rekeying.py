@@ -37,7 +37,7 @@ from penstock.topologies.operators.joins.stream_stream_join import StreamStreamJ
 from penstock.topologies.operators.joins.stream_table_join import StreamTableJoinSpec
 from penstock.topologies.operators.joins.table_table_join import TableTableJoinSpec
 from penstock.topologies.operators.records.deduplicate import DeduplicateSpec
-from penstock.topologies.operators.records.source_sink import SinkSpec, SourceSpec, TableSourceSpec
+from penstock.topologies.operators.records.source_sink import SinkSpec, SourceSpec
 from penstock.topologies.operators.records.stateless import (
     BranchSpec,
     FilterSpec,
@@ -45,6 +45,7 @@ from penstock.topologies.operators.records.stateless import (
     MergeSpec,
     PeekSpec,
 )
+from penstock.topologies.operators.records.table_source import TableSourceSpec
 from penstock.topologies.operators.tables.suppress import SuppressSpec
 from penstock.topologies.operators.tables.table_aggregate import TableAggregateSpec
 from penstock.topologies.operators.tables.table_operators import MaterializeSpec, TableFilterSpec, TableMapValuesSpec

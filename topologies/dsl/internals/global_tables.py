@@ -11,7 +11,8 @@ from penstock.topologies.dsl.typed import join_function, result_serde, row_funct
 from penstock.topologies.dsl.wiring import Flow
 from penstock.topologies.operator_api.internal_names import REPARTITION
 from penstock.topologies.operators.joins.stream_table_join import StreamTableJoinSpec
-from penstock.topologies.operators.records.source_sink import SinkSpec, TableSourceSpec
+from penstock.topologies.operators.records.source_sink import SinkSpec
+from penstock.topologies.operators.records.table_source import TableSourceSpec
 
 
 def joined_with_global(

@@ -1,5 +1,5 @@
 """Sources and sinks: where records enter and leave a sub-topology. The task moves the bytes; these name topics,
-serdes and partitioning, and a table source keeps its rows."""
+serdes and partitioning."""
 
 from __future__ import annotations
 
@@ -11,12 +11,10 @@ from typing import Any, Literal
 from penstock.state.errors import TopologyError
 from penstock.state.log import Record
 from penstock.state.serdes.serde import BYTES, JSON, Serde
-from penstock.state.stores.store import StoreSpec
 from penstock.topologies.operator_api.batch import Batch, ColumnBatch
-from penstock.topologies.operator_api.edge_kinds import NO_RETRACTIONS, EdgeKind, Emits
+from penstock.topologies.operator_api.edge_kinds import NO_RETRACTIONS, EdgeKind
 from penstock.topologies.operator_api.operator import Operator, OperatorContext, OperatorSpec
 from penstock.topologies.operator_api.required_columns import (
-    ALL_AS_ROWS,
     COLUMN_LAYOUT,
     ROW_LAYOUT,
     EdgeLayout,
@@ -25,7 +23,7 @@ from penstock.topologies.operator_api.required_columns import (
     path_of,
 )
 from penstock.topologies.operator_api.watermark_strategies import WatermarkStrategy
-from penstock.topologies.operators.base.row_functions import decode_column, without_nulls
+from penstock.topologies.operators.base.row_functions import decode_column
 from penstock.topologies.operators.columnar.input_modes import writing_mode
 from penstock.topologies.operators.columnar.source import PLAIN, Decoder, decoding_mode
 from penstock.topologies.operators.records.missing_columns import MissingColumns
@@ -150,86 +148,6 @@ class _SourceOperator(Operator):
             keys, decoded = decode_column(self.ctx, decoded, self._keys, decoded.keys, "key")
             decoded = decoded.replace(keys=keys)
         self.ctx.emit(decoded)
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class TableSourceSpec(SourceSpec):
-    """Reads a topic as a table: the last value per key is a row, a null value deletes it, null keys are skipped and
-    counted (Kafka Streams, KTable). The topic itself is the store's changelog. Emits each update with the old value
-    where a later operator asks for it (``olds``)."""
-
-    emits: Emits = "upsert"
-
-    def input_mode(self, port: int, out: Sequence[RequiredColumns]) -> InputMode:
-        return InputMode(ALL_AS_ROWS, "it keeps rows")
-
-    def output_layout(self, port: int, given: EdgeLayout, input_mode: InputMode) -> EdgeLayout:
-        return ROW_LAYOUT
-
-    @property
-    def store(self) -> StoreSpec:
-        """The table's rows."""
-        return self.stores[0]
-
-    def open(self, ctx: OperatorContext) -> Operator:
-        """Writes the rows."""
-        return _TableSourceOperator(ctx, self)
-
-
-class _TableSourceOperator(Operator):
-    """Rows are decoded on arrival, so that bad bytes are found at their own offset and not at a later read; the store
-    keeps the log's bytes."""
-
-    def __init__(self, ctx: OperatorContext, spec: TableSourceSpec) -> None:
-        super().__init__(ctx)
-        self._state = ctx.state(spec.store.name)
-        self._keys = spec.key_serde
-        self._values = spec.value_serde
-        self._sends_olds = spec.sends_olds
-
-    def prefetch(self, port: int, batch: Batch) -> None:
-        if self._sends_olds:
-            self._state.load(k for k in batch.keys if k is not None)
-
-    def process(self, port: int, batch: Batch) -> None:
-        batch = without_nulls(self.ctx, batch, "key")
-        values, batch = decode_column(self.ctx, batch, self._values, batch.values, "value")
-        keys, readable = decode_column(self.ctx, batch, self._keys, batch.keys, "key")
-        if readable is not batch:
-            values, _ = decode_column(self.ctx, readable, self._values, readable.values, "value")
-        if not keys:
-            return
-        changes = readable.replace(keys=keys, values=values)
-        if self._sends_olds:
-            changes.olds = self._olds(readable.keys, readable.values, values)
-        self._state.put_raw(readable.keys, readable.values, values, readable.timestamps)
-        self.ctx.emit(changes)
-
-    def _olds(self, keys: list[Any], raw_values: list[Any], values: list[Any]) -> list[Any]:
-        """The row of each key before its record: what the store holds, or the key's record before it."""
-        state = self._state
-        state.load(keys)
-        before: dict[bytes, Any] = {}
-        olds: list[Any] = []
-        if state.immutable:
-            for key, value in zip(keys, values, strict=True):
-                if key in before:
-                    olds.append(before[key])
-                else:
-                    found = state.entries[key]
-                    olds.append(None if found is None else found[0])
-                before[key] = value
-            return olds
-        decode = self._values.deserialize
-        for key, raw in zip(keys, raw_values, strict=True):
-            if key in before:
-                data = before[key]
-            else:
-                found = state.entries[key]
-                data = None if found is None else found[8:]
-            olds.append(None if data is None else decode(data))
-            before[key] = raw
-        return olds
 
 
 @dataclasses.dataclass(frozen=True)

@@ -17,16 +17,23 @@ from __future__ import annotations
 
 import dataclasses
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from penstock.state.stores.store import StoreSpec
 from penstock.state.stores.store_view import KeyValueStoreView
 from penstock.topologies.operator_api.batch import Batch
 from penstock.topologies.operator_api.operator import Operator, OperatorContext
+from penstock.topologies.operator_api.required_columns import (
+    ALL_AS_ROWS,
+    ROW_LAYOUT,
+    EdgeLayout,
+    InputMode,
+    RequiredColumns,
+)
 from penstock.topologies.operators.base.row_functions import decode_column, without_nulls
 from penstock.topologies.operators.base.row_operator import RowOperator
-from penstock.topologies.operators.records.source_sink import TableSourceSpec
+from penstock.topologies.operators.records.table_source import TableSourceSpec
 
 _FROM = struct.Struct(">q")
 _LAST_MS = (1 << 63) - 1
@@ -102,6 +109,12 @@ class VersionedTableSourceSpec(TableSourceSpec):
     """Reads a topic as a versioned table. Its stream time is the table's."""
 
     order_sensitive: bool = True
+
+    def input_mode(self, port: int, out: Sequence[RequiredColumns]) -> InputMode:
+        return InputMode(ALL_AS_ROWS, "it keeps versions")
+
+    def output_layout(self, port: int, given: EdgeLayout, input_mode: InputMode) -> EdgeLayout:
+        return ROW_LAYOUT
 
     def open(self, ctx: OperatorContext) -> Operator:
         """Build the operator of one task."""

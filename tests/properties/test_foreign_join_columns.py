@@ -10,6 +10,7 @@ import random
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import FunctionType
 from typing import Any, NamedTuple
 
 import msgspec
@@ -74,6 +75,7 @@ JOINERS: tuple[Any, ...] = (
     left(),
     right("name"),
     lambda one, other: {"one": one.name, "other": None if other is None else other.n},
+    lambda one, other: {"to": one.to, "more": other is not None and other.n > 3},
 )
 
 
@@ -113,7 +115,8 @@ def topology_of(shape: Shape) -> Topology:
         others = others.filter(col("n") > 2)
     name = "joined" if shape.stored else None
     join = rows.left_join_foreign if shape.left else rows.join_foreign
-    join(others, shape.named, shape.joiner, name=name).to_stream().to("out")
+    value = {"value": dict} if isinstance(shape.joiner, FunctionType) else {}
+    join(others, shape.named, shape.joiner, name=name, **value).to_stream().to("out")
     if shape.also == "stream":
         rows.filter(col("name") != "y").to_stream().to("also")
     elif shape.also == "lookup":

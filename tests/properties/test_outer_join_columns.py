@@ -42,6 +42,10 @@ JOINERS: tuple[Any, ...] = (
     right(),
     left("n") - right("n"),
     right("until").is_null(),
+    lambda one, other: {
+        "one": None if one is None else one.n,
+        "other": other.name if other is not None else "nobody",
+    },
 )
 shapes = st.builds(
     Shape,

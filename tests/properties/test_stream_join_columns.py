@@ -8,6 +8,7 @@ import random
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import FunctionType
 from typing import Any, NamedTuple
 
 import msgspec
@@ -66,7 +67,19 @@ class Both(msgspec.Struct, frozen=True):
     sum: int
 
 
+def in_time(one: Item, other: Item) -> bool:
+    """A condition as a plain function."""
+    return one.n <= other.n and (one.until is None or other.n <= one.until)
+
+
+def summed(one: Item, other: Item) -> dict[str, Any]:
+    """A dict of fields of both sides."""
+    return {"n": one.n, "sum": one.n + other.n, "name": one.name if one.until is None else other.name}
+
+
 CONDITIONS: tuple[Any, ...] = (
+    in_time,
+    lambda one, other: one.name == other.name,
     None,
     right("n").between(left("n"), left("until")),
     left("n") <= right("n"),
@@ -82,6 +95,8 @@ JOINERS: tuple[Any, ...] = (
     right(),
     left("n") - right("n"),
     right("until"),
+    summed,
+    lambda one, other: {"until": other.until, "late": one.n > other.n},
 )
 NUMBERS = (0, 1, 2, 3, 5, -1, 2**62, 2**63 - 1, 2**70)
 KEYS = (b"a", b"b", b"ab", b"", None)
@@ -135,6 +150,7 @@ def topology_of(shape: Shape, then: Any = None, emission: Any = "every_update") 
         condition=shape.condition,
         result_time=shape.result_time,
         name="pairs",
+        **({"value": dict} if isinstance(shape.joiner, FunctionType) else {}),
         **outer,
     )
     (joined if then is None else then(joined)).to("out")

@@ -100,7 +100,8 @@ def join_function(
     if not isinstance(fn, Expression):
         checked = check_function(fn, name, takes=("left", "right"))
         serde = sides[0].value if into is None else serde_of(into)
-        return checked if condition else TracedFunction(checked, scope, ("left", "right"), "value", (serde,))
+        gives: Gives = "condition" if condition else "value"
+        return TracedFunction(checked, scope, ("left", "right"), gives, () if condition else (serde,))
     if isinstance(fn, StructOf) and _is_class(into):
         fn = dataclasses.replace(fn, python=into)
     return to_function(fn, ("left", "right"), scope, operator=name, condition=condition)

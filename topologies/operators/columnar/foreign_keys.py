@@ -21,7 +21,7 @@ from penstock.topologies.operator_api.batch import ColumnBatch
 from penstock.topologies.operator_api.columns import BytesColumn, CodedColumn, Column, Mask
 from penstock.topologies.operators.base import foreign_key_messages as wire
 from penstock.topologies.operators.base.foreign_key_messages import RESPONSE, SUBSCRIPTION, Response
-from penstock.topologies.operators.columnar.pairs import SIDES, Result, fields_read, result_of
+from penstock.topologies.operators.columnar.pairs import SIDES, Result, fields_read, result_of, still_means
 from penstock.topologies.operators.columnar.side_values import PairsOfPools
 from penstock.topologies.operators.columnar.stateless import ColumnarStep
 from penstock.topologies.operators.columnar.stored_rows import (
@@ -248,6 +248,7 @@ class Joining:
         *,
         left: bool,
     ) -> None:
+        self._joiner = joiner
         self._result: Result = result_of(joiner)
         self._read = [fields_read(joiner, side) for side in SIDES]
         self._values = values
@@ -268,7 +269,7 @@ class Joining:
 
     def of(self, batch: ColumnBatch) -> ColumnBatch | None:
         """The results of answers that are not out of date."""
-        answers = _messages(batch.value_column, RESPONSE)
+        answers = _messages(batch.value_column, RESPONSE) if still_means(self._joiner) else None
         keys = None if answers is None else bytes_of_keys(batch, self._key_serde)
         if answers is None or keys is None or None in keys:
             return None

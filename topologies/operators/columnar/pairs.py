@@ -7,21 +7,25 @@ and fields of results run as any expression over columns. A side as a whole is p
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from typing import Any, Protocol, is_typeddict
+
+import numpy as np
 
 from penstock.state.serdes.serde import Serde
+from penstock.topologies.columnar.column_parts import nulls_of
 from penstock.topologies.columnar.encoded_columns import SAME_BYTES
 from penstock.topologies.columnar.json_writing import DictOf
 from penstock.topologies.columnar.record_shapes import why_not_projected
 from penstock.topologies.expressions.inference import ExpressionScope, Inference
 from penstock.topologies.expressions.row_function import ExpressionFunction
-from penstock.topologies.expressions.tree import Alias, Expression, Field, Input, StructOf, rebuild, walk
+from penstock.topologies.expressions.tracing.traced_function import TracedFunction
+from penstock.topologies.expressions.tree import Alias, Call, Expression, Field, Input, StructOf, rebuild, walk
 from penstock.topologies.expressions.types import DataType, schema_of, struct_of
 from penstock.topologies.expressions.vectors import Vectors
 from penstock.topologies.operator_api.batch import ColumnBatch
-from penstock.topologies.operator_api.columns import Column, Mask, StructColumn
+from penstock.topologies.operator_api.columns import Column, Mask, NumberColumn, StructColumn
 from penstock.topologies.operators.columnar.source import json_decoder
-from penstock.topologies.operators.columnar.stateless import PYTHON, builder, why_not_built
+from penstock.topologies.operators.columnar.stateless import builder, expression_of, parts_of, why_not_built
 
 SIDES = ("left", "right")
 
@@ -39,11 +43,14 @@ class PairValues(Protocol):
 def why_no_pairs(condition: Any, joiner: Any, serdes: Mapping[str, Serde[Any]]) -> str | None:
     """Why pairs of values of these serdes, by side, are joined one by one."""
     for fn in (condition, joiner):
-        if fn is not None and not isinstance(fn, ExpressionFunction):
-            return PYTHON
+        if fn is not None and isinstance(found := parts_of(fn), str):
+            return found
+    traced = any(isinstance(fn, TracedFunction) for fn in (condition, joiner))
     for side, serde in serdes.items():
         if serde in SAME_BYTES:
             continue
+        if traced and not _makes_one_class(serde):
+            return f"its {side} values are dicts that may lack fields, of which a function would see more than an expression"
         decoder = json_decoder(serde)
         if decoder is None:
             return f"its {side} values have the serde {serde.name}"
@@ -54,19 +61,40 @@ def why_no_pairs(condition: Any, joiner: Any, serdes: Mapping[str, Serde[Any]]) 
     for fn in (condition, joiner):
         try:
             if fn is not None:
-                (_condition if fn is condition else _result)(fn)
+                (_condition if fn is condition else _result)(expression_of(fn))
         except _NoColumnsError as exc:
             return str(exc)
     return None
 
 
-def fields_read(fn: ExpressionFunction | None, side: str) -> set[str]:
-    """The fields of a side's values that a function reads."""
-    return set() if fn is None else {n.name for n in walk(fn.expression) if _is_field(n) and n.of.which == side}  # type: ignore[attr-defined]  # it is one
+def _makes_one_class(serde: Serde[Any]) -> bool:
+    """Whether all values that the serde reads have the declared fields, as an expression takes for granted."""
+    return isinstance(serde.declared, type) or is_typeddict(serde.declared)
+
+
+def still_means(*fns: Any) -> bool:
+    """Whether the names that plain functions among these read mean what they did when they were traced."""
+    return all(fn.unchanged() for fn in fns if isinstance(fn, TracedFunction))
+
+
+def fields_read(fn: Any, side: str) -> set[str]:
+    """The fields of a side's values that a function reads, if there is one."""
+    if fn is None:
+        return set()
+    nodes = walk(expression_of(fn).expression)
+    return {n.name for n in nodes if _is_field(n) and n.of.which == side}  # type: ignore[attr-defined]  # it is one
 
 
 def _is_field(e: Expression) -> bool:
     return isinstance(e, Field) and isinstance(e.of, Input) and e.of.which in SIDES
+
+
+def _test_of(e: Expression) -> tuple[str, bool] | None:
+    """The side that an expression tests, and whether for being null."""
+    if not isinstance(e, Call) or e.function not in ("is_null", "is_not_null"):
+        return None
+    of = _plain(e.args[0])
+    return (of.which, e.function == "is_null") if isinstance(of, Input) and of.which in SIDES else None
 
 
 class _NoColumnsError(Exception):
@@ -79,9 +107,16 @@ class _OverPairs:
     def __init__(self, e: Expression, scope: ExpressionScope, *, condition: bool = False) -> None:
         types = Inference(scope)
         self._leaves: dict[str, tuple[str, str | None]] = {}
+        self._tests: dict[str, tuple[str, bool]] = {}
+        """Whether a side is null, or is not, where it is tested as a whole."""
         fields: dict[str, DataType] = {}
 
         def as_field(node: Expression) -> Expression | None:
+            if (test := _test_of(node)) is not None:
+                text = f"{test[0]} is {'' if test[1] else 'not '}null"
+                self._tests[text] = test
+                fields[text] = schema_of(bool)
+                return Field(Input("value"), text)
             if _is_field(node):
                 assert isinstance(node, Field) and isinstance(node.of, Input)
                 side, name = node.of.which, node.name
@@ -110,6 +145,10 @@ class _OverPairs:
             if column is None:
                 return None
             columns[text] = column
+        for text, (side, null) in self._tests.items():
+            nulls = nulls_of(pairs.whole(side))
+            nulls = np.zeros(len(like), np.bool_) if nulls is None else nulls
+            columns[text] = NumberColumn(nulls if null else ~nulls)
         return ColumnBatch(like.key_column or [], StructColumn(columns, DictOf(columns)), like.times, like.orders)
 
     def mask(self, pairs: PairValues, like: ColumnBatch) -> Mask | None:
@@ -127,14 +166,14 @@ Result = Callable[[PairValues, ColumnBatch], Column | None]
 """The joiner's results for pairs; ``None``: by rows. The batch has as many records as there are pairs."""
 
 
-def condition_of(fn: ExpressionFunction) -> Callable[[PairValues, ColumnBatch], Mask | None]:
+def condition_of(fn: Any) -> Callable[[PairValues, ColumnBatch], Mask | None]:
     """The pairs that a condition is true for, for one that ``why_no_pairs`` has nothing against."""
-    return _condition(fn)
+    return _condition(expression_of(fn))
 
 
-def result_of(fn: ExpressionFunction) -> Result:
+def result_of(fn: Any) -> Result:
     """A joiner over columns, for one that ``why_no_pairs`` has nothing against."""
-    return _result(fn)
+    return _result(expression_of(fn))
 
 
 def _condition(fn: ExpressionFunction) -> Callable[[PairValues, ColumnBatch], Mask | None]:

@@ -36,7 +36,14 @@ from penstock.topologies.operators.columnar.join_records import (
     late_in_order,
     texts_of,
 )
-from penstock.topologies.operators.columnar.pairs import SIDES, Result, condition_of, fields_read, result_of
+from penstock.topologies.operators.columnar.pairs import (
+    SIDES,
+    Result,
+    condition_of,
+    fields_read,
+    result_of,
+    still_means,
+)
 from penstock.topologies.operators.columnar.side_values import PairsOfPools, Pool, SideValues
 from penstock.topologies.operators.columnar.unmatched import NO_TICKS, Alone, Ticks, TimerChanges, timer_keys
 from penstock.topologies.operators.columnar.waiting_records import Due, PoolPlaces, WaitingRecords, WaitingTimers
@@ -104,6 +111,7 @@ class StreamJoinColumns:
         timers: WaitingTimers | None = None,
     ) -> None:
         self._bounds = bounds
+        self._functions = condition, joiner
         self._condition = None if condition is None else condition_of(condition)
         self._result: Result = result_of(joiner)
         self._buffers = buffers
@@ -115,6 +123,8 @@ class StreamJoinColumns:
 
     def join(self, batches: Sequence[tuple[int, Batch]], time: EventTime) -> JoinedBatch | None:
         """Join the records of in ports, each at most once. ``None``: row by row; nothing was done."""
+        if not still_means(*self._functions):
+            return None
         records = self._records.of(batches, time, (self._buffers[0].floor_ms, self._buffers[1].floor_ms))
         if records is None:
             return None
@@ -137,6 +147,8 @@ class StreamJoinColumns:
         due = None if self._waiting is None else self._waiting.due(until_ms)
         if self._waiting is None or due is None:
             return OverdueRecords(None, 0, [])
+        if not still_means(*self._functions):
+            return None
         pools: list[Pool] = []
         for port in (0, 1):
             pool = self._pool(port, texts_of([]), due.values[port], [])

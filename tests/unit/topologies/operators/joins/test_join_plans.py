@@ -61,6 +61,7 @@ def line_of(join: Callable[[Any, Any], Any], tp: Any = Item, key: Any = str, **s
         lambda one, other: one.join(other, BOTH, value=Both, **WITHIN, name="pairs"),
         lambda one, other: one.join(other, left(), condition=left("n") < right("n"), **WITHIN, name="pairs"),
         lambda one, other: one.join(other, left("n") + right("n"), **WITHIN, name="pairs"),
+        lambda one, other: one.join(other, BOTH, condition=lambda a, b: a.n < b.n, **WITHIN, name="pairs"),
         lambda one, other: one.filter_values(col("n") > 1).join(other, right(), **WITHIN, name="pairs"),
         lambda one, other: one.left_join(other, BOTH, **WITHIN, name="pairs"),
         lambda one, other: one.left_join(other, BOTH, value=Perhaps, **WITHIN, name="pairs"),
@@ -86,7 +87,7 @@ def test_plain_values_do_too() -> None:
         ),
         (lambda one, other: one.join(other, lambda a, b: a, **WITHIN, name="pairs"), "it is given a Python function"),
         (
-            lambda one, other: one.join(other, BOTH, condition=lambda a, b: a.n < b.n, **WITHIN, name="pairs"),
+            lambda one, other: one.join(other, BOTH, condition=lambda a, b: bool({a.n, b.n}), **WITHIN, name="pairs"),
             "it is given a Python function",
         ),
         (

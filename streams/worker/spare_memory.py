@@ -6,7 +6,7 @@ were returned and requested again. A worker that has caught up does not need tha
 
 Each thread that allocates while others do gets an arena of its own, up to eight per processor, and memory freed in
 one arena is of no use to the others. A worker has two (``few_arenas``), before its clients start their threads: its peak was
-then 2 to 6 % lower on four workloads, and none of them cost more.
+then 2 to 6 % lower on four workloads, whose CPU was equal within 2 %, or lower.
 
 Only for the GNU C library; elsewhere nothing happens.
 """

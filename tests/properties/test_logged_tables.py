@@ -1,5 +1,5 @@
 """Tables that keep the log's bytes: the same rows, outputs and counters as record by record, however batches are cut, with
-nulls, records that cannot be read, reads between, commits, failures of a commit and restarts anywhere."""
+nulls, records that cannot be read, reads between, commits and restarts anywhere."""
 
 from __future__ import annotations
 
@@ -150,16 +150,17 @@ def kept(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     return seen
 
 
-@pytest.mark.skipif(compiled() is None, reason="rows are held next to the compiled part only")
 def test_rows_are_what_they_are_record_by_record(kept: Counter[str]) -> None:
     written = stopped = 0
     for seed in SEEDS:
+        before = kept.copy()
         expected = outcome(seed, 10_000, columns=False)
-        assert not kept["kept"] or seed, "rows as objects are not held"
+        assert kept == before, "records as objects are not held"
         for batch in BATCHES:
             assert outcome(seed, batch, columns=True) == expected, f"seed {seed}, batches of {batch}"
         written += sum(map(len, expected["written"].values()))
         stopped += "stopped" in expected
     assert written > 1_000
     assert 3 < stopped < len(SEEDS) // 2
-    assert min(kept[name] for name in ("kept", "refused", "settled", "deleting")) > 50, kept
+    if compiled() is not None:  # without it nothing is held
+        assert min(kept[name] for name in ("kept", "refused", "settled", "deleting")) > 50, kept

@@ -7,7 +7,7 @@ and fields of results run as any expression over columns. A side as a whole is p
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol, is_typeddict
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -49,7 +49,7 @@ def why_no_pairs(condition: Any, joiner: Any, serdes: Mapping[str, Serde[Any]]) 
     for side, serde in serdes.items():
         if serde in SAME_BYTES:
             continue
-        if traced and not _makes_one_class(serde):
+        if traced and not isinstance(serde.declared, type):
             return f"its {side} values are dicts that may lack fields, of which a function would see more than an expression"
         decoder = json_decoder(serde)
         if decoder is None:
@@ -67,11 +67,6 @@ def why_no_pairs(condition: Any, joiner: Any, serdes: Mapping[str, Serde[Any]]) 
     return None
 
 
-def _makes_one_class(serde: Serde[Any]) -> bool:
-    """Whether all values that the serde reads have the declared fields, as an expression takes for granted."""
-    return isinstance(serde.declared, type) or is_typeddict(serde.declared)
-
-
 def still_means(*fns: Any) -> bool:
     """Whether the names that plain functions among these read mean what they did when they were traced."""
     return all(fn.unchanged() for fn in fns if isinstance(fn, TracedFunction))
@@ -81,12 +76,15 @@ def fields_read(fn: Any, side: str) -> set[str]:
     """The fields of a side's values that a function reads, if there is one."""
     if fn is None:
         return set()
-    nodes = walk(expression_of(fn).expression)
-    return {n.name for n in nodes if _is_field(n) and n.of.which == side}  # type: ignore[attr-defined]  # it is one
+    found = filter(None, map(_field_of, walk(expression_of(fn).expression)))
+    return {name for of, name in found if of == side}
 
 
-def _is_field(e: Expression) -> bool:
-    return isinstance(e, Field) and isinstance(e.of, Input) and e.of.which in SIDES
+def _field_of(e: Expression) -> tuple[str, str] | None:
+    """The side and the name of a field, if an expression is one of a side's values."""
+    if isinstance(e, Field) and isinstance(e.of, Input) and e.of.which in SIDES:
+        return e.of.which, e.name
+    return None
 
 
 def _test_of(e: Expression) -> tuple[str, bool] | None:
@@ -117,19 +115,16 @@ class _OverPairs:
                 self._tests[text] = test
                 fields[text] = schema_of(bool)
                 return Field(Input("value"), text)
-            if _is_field(node):
-                assert isinstance(node, Field) and isinstance(node.of, Input)
-                side, name = node.of.which, node.name
-            elif isinstance(node, Input):
-                side, name = node.which, None
-            else:
+            leaf: tuple[str, str | None] | None = (node.which, None) if isinstance(node, Input) else _field_of(node)
+            if leaf is None:
                 return None
+            side, name = leaf
             tp = types.of(node)
             if side not in SIDES or tp.kind in ("struct", "unknown", "list"):
                 what = "its expression takes a side as a whole" if name is None else f"the type of {name} is {tp}"
                 raise _NoColumnsError(what)
             text = side if name is None else f"{side}.{name}"
-            self._leaves[text] = side, name
+            self._leaves[text] = leaf
             fields[text] = tp
             return Field(Input("value"), text)
 

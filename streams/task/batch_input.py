@@ -10,6 +10,7 @@ from itertools import accumulate
 import numpy as np
 
 from penstock.state.log import Headers, TopicPartition
+from penstock.streams.ports.chunk import Chunk
 from penstock.streams.task.failure_report import Origin
 from penstock.streams.task.feed import Run
 from penstock.streams.task.operator_context import RecordErrorHandler
@@ -34,6 +35,9 @@ class BatchInput:
         self._rejected: dict[TopicPartition, dict[int, str]] = {}
         self._runs: list[Run] = []
         self._bases: list[int] = []
+        self._merged = False
+        self._placed: tuple[list[int], list[int]] | None = None
+        """Where merged runs have records: the run at each place, and the record's index in its chunk."""
 
     def reject(self, partition: TopicPartition, wrong: Mapping[int, str]) -> None:
         """Note offsets with invalid timestamps: the policy handles them at their place."""
@@ -44,6 +48,8 @@ class BatchInput:
         """Start a new batch. Returns how many input records it has. For an empty batch, output has no input record."""
         self._runs = runs
         self._bases = [0, *accumulate(r.stop - r.start for r in runs)]
+        self._merged = any(run.places is not None for run in runs)
+        self._placed = None
         return self._bases[-1]
 
     def batches(self, failures: RecordErrorHandler) -> dict[int, Batch]:
@@ -55,13 +61,13 @@ class BatchInput:
 
     def _columns(self, run: Run, base: int, failures: RecordErrorHandler) -> Batch:
         chunk, start, stop = run.chunk, run.start, run.stop
-        low, high = base * self._stride, (base + stop - start) * self._stride
+        places = np.arange(base, base + stop - start) if run.places is None else run.places
         if chunk.key_column is not None and chunk.value_column is not None:
             batch: Batch = ColumnBatch(
                 chunk.key_column.slice(start, stop),
                 chunk.value_column.slice(start, stop),
                 np.asarray(chunk.times[start:stop], np.int64),
-                np.arange(low, high, self._stride),
+                places * self._stride,
                 None if chunk.headers is None else chunk.headers[start:stop],
             )
         else:
@@ -70,7 +76,7 @@ class BatchInput:
                 chunk.keys if whole else chunk.keys[start:stop],
                 chunk.values if whole else chunk.values[start:stop],
                 chunk.timestamps if whole else chunk.timestamps[start:stop],
-                list(range(low, high, self._stride)),
+                (places * self._stride).tolist(),
                 chunk.headers if whole or chunk.headers is None else chunk.headers[start:stop],
             )
         if chunk.marks is not None and chunk.topic in self._marked:
@@ -84,7 +90,8 @@ class BatchInput:
         mask = []
         for order in batch.order:
             place = order // self._stride
-            problem = wrong.pop(run.chunk.offsets[run.start + place - base], None)
+            behind = place - base if run.places is None else int(np.searchsorted(run.places, place))
+            problem = wrong.pop(run.chunk.offsets[run.start + behind], None)
             if problem is not None:
                 failures.bad_timestamp(source, place, problem)
             mask.append(problem is None)
@@ -92,19 +99,34 @@ class BatchInput:
             del self._rejected[TopicPartition(run.chunk.topic, run.chunk.partition)]
         return batch.where(mask)
 
+    def _at(self, place: int) -> tuple[Chunk, int]:
+        """The record at a place: its chunk, and its index there."""
+        if not self._merged:
+            number = bisect_right(self._bases, place) - 1
+            run = self._runs[number]
+            return run.chunk, run.start + place - self._bases[number]
+        if self._placed is None:
+            self._placed = self._found()
+        numbers, rows = self._placed
+        return self._runs[numbers[place]].chunk, rows[place]
+
+    def _found(self) -> tuple[list[int], list[int]]:
+        numbers, rows = (np.empty(self._bases[-1], np.intp) for _ in range(2))
+        for number, (run, base) in enumerate(zip(self._runs, self._bases, strict=False)):
+            places = slice(base, base + run.stop - run.start) if run.places is None else run.places
+            numbers[places], rows[places] = number, np.arange(run.start, run.stop)
+        return numbers.tolist(), rows.tolist()
+
     def offset_of(self, place: int) -> int:
         """Return the offset of the input record at a place, which has one."""
-        number = bisect_right(self._bases, place) - 1
-        run = self._runs[number]
-        return run.chunk.offsets[run.start + place - self._bases[number]]
+        chunk, i = self._at(place)
+        return chunk.offsets[i]
 
     def locate(self, place: int) -> Origin | None:
         """Return the input record at a place; ``None`` if it has none."""
         if not self._runs:
             return None
-        number = bisect_right(self._bases, place) - 1
-        run = self._runs[number]
-        chunk, i = run.chunk, run.start + place - self._bases[number]
+        chunk, i = self._at(place)
         headers: Headers = () if chunk.headers is None else chunk.headers[i]
         return Origin(
             TopicPartition(chunk.topic, chunk.partition),

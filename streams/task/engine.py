@@ -1,7 +1,8 @@
 """The engine: runs one sub-topology over a batch, exactly as record by record would.
 
 It follows the plan: groups in order; an operator on its own gets its batch, or runs of it where several edges meet, by
-order; a lockstep group is walked depth first, record by record, or by runs where the plan says that is the same.
+order; a lockstep group is walked depth first, record by record, or by runs where the plan says that is the same, which are
+longer where only the order of each key counts (``keyed_runs``).
 Deterministic and free of IO: the task gives it batches and takes what sinks were given.
 """
 
@@ -12,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
 
+from penstock.streams.task.keyed_runs import runs_by_key
 from penstock.topologies.columnar.column_parts import by_columns_or_rows, worth_columns, worth_columns_together
 from penstock.topologies.graph.lockstep_plan import Plan
 from penstock.topologies.operator_api.batch import Batch, concat
@@ -134,7 +136,8 @@ class Engine:
             return
         for node, port, batch in entries:
             self._prefetch(node, port, batch)
-        for node, port, batch in _runs(entries):
+        by_key = runs_by_key(entries) if number in self.plan.by_key and entries else None
+        for node, port, batch in _runs(entries) if by_key is None else by_key:
             self._enter(number, node, port, batch)
 
     def _handled_together(self, number: int, entries: list[tuple[int, int, Batch]]) -> bool:
@@ -179,9 +182,32 @@ class Engine:
         for i in members:
             box = self._inbox[i]
             if box:
-                entries += [(i, edge[1], concat(batches)) for edge, batches in box.items()]
+                edges = [(node, port, self._together(node, batches)) for (node, port), batches in box.items()]
                 box.clear()
+                if len(edges) > 1 and len(members) == 1:
+                    edges = self._by_port(i, edges)
+                entries += [(i, port, batch) for _, port, batch in edges]
         return entries
+
+    def _by_port(self, node: int, edges: list[tuple[int, int, Batch]]) -> list[tuple[int, int, Batch]]:
+        """The records that arrive at one in port from several operators as one batch, in the order of the task."""
+        by_port: dict[int, list[tuple[int, int, Batch]]] = {}
+        for edge in sorted(edges, key=lambda edge: self.plan.visits[edge[0], node]):
+            by_port.setdefault(edge[1], []).append(edge)
+        found: list[tuple[int, int, Batch]] = []
+        for port, some in by_port.items():
+            whole = concat([batch for _, _, batch in some])
+            in_order = whole.pick(np.argsort(whole.orders, kind="stable")) if len(some) > 1 else whole
+            found.append((some[0][0], port, in_order))
+        return found
+
+    def _together(self, node: int, batches: list[Batch]) -> Batch:
+        """Returns an operator's output in order: its group may have taken runs by key."""
+        whole = concat(batches)
+        if len(batches) == 1 or node < 0 or self.plan.group_of[node] not in self.plan.by_key:
+            return whole
+        orders = whole.orders
+        return whole if (orders[1:] >= orders[:-1]).all() else whole.pick(np.argsort(orders, kind="stable"))
 
     # -- walks ---------------------------------------------------------------------------------------------------
 

@@ -8,6 +8,9 @@ by (running maximum of the timestamp within the partition, topic, offset).
 Inputs of a higher priority come first while they have records. ``bootstrap`` inputs are read to their ends before all
 others, with a cut after them, so a replay needs no further information.
 
+Where records of several partitions come in turns, they are merged at once, by the running maximum (``_take_merged``), and
+not turn by turn.
+
 If it went on without a caught-up partition, and a later record should have come earlier by the rule, it notes a
 ``Cut``. A feed that gets the cuts (``replay``) reproduces the live order: it merges each range to its end before the
 next. Only in that case can the head's sort key fall below that of the previous record, so comparing the two at each
@@ -18,14 +21,20 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import groupby, pairwise
 from typing import NamedTuple
 
-from penstock.streams.ports.chunk import Chunk, ascending, below, highest
+import numpy as np
+
+from penstock.streams.ports.chunk import Chunk, ascending, below, highest, running_highest
 from penstock.streams.task.journal import ClockFiring, Cut, JournalEntry
+from penstock.topologies.operator_api.columns import Ints
 
 _NEVER = -(1 << 62)
 _FIRST = (_NEVER, _NEVER, -1)
+_SHORT = 32
+"""A run of fewer records is a reason to merge the next ones."""
 
 
 class Run(NamedTuple):
@@ -36,6 +45,46 @@ class Run(NamedTuple):
     chunk: Chunk
     start: int
     stop: int
+    places: Ints | None = None
+    """Where each record stands among those that were taken at once, ascending; ``None``: one after the other, behind all
+    records of the runs before."""
+
+
+def in_turns(runs: Sequence[Run]) -> Iterator[Run]:
+    """The records of runs in their order, as runs without ``places``."""
+    for merged, some in groupby(runs, lambda run: run.places is not None):
+        listed = [*some]
+        yield from _turns(listed) if merged else listed
+
+
+def between(runs: Sequence[Run], start: int, stop: int) -> list[Run]:
+    """The records at the places ``start <= place < stop`` of a batch, whose places then begin at 0."""
+    found: list[Run] = []
+    base = 0
+    for run in runs:
+        count = run.stop - run.start
+        if run.places is None:
+            low, high = (min(max(place - base, 0), count) for place in (start, stop))
+            places = None
+        else:
+            low, high = np.searchsorted(run.places, (start, stop)).tolist()
+            places = run.places[low:high] - start
+        base += count
+        if low < high:
+            found.append(run._replace(start=run.start + low, stop=run.start + high, places=places))
+    return found
+
+
+def _turns(merged: list[Run]) -> Iterator[Run]:
+    places = np.concatenate([run.places for run in merged if run.places is not None])
+    owners = np.repeat(np.arange(len(merged)), [run.stop - run.start for run in merged])[np.argsort(places)]
+    ends = [0, *(np.flatnonzero(np.diff(owners)) + 1).tolist(), len(owners)]
+    at = [run.start for run in merged]
+    for begin, end in pairwise(ends):
+        owner = int(owners[begin])
+        start = at[owner]
+        at[owner] = start + end - begin
+        yield merged[owner]._replace(start=start, stop=at[owner], places=None)
 
 
 class _PartitionQueue:
@@ -78,10 +127,8 @@ class _PartitionQueue:
     def take(self, source: int, most: int, bound_ms: int | None, tie: bool) -> Run:
         """Take the run from the head of at most ``most`` records with timestamps below ``bound_ms`` (``tie``: or
         equal)."""
-        chunk, ordered, next_offset = self.chunks[0]
-        start, stop = self.at, min(len(chunk.offsets), self.at + most)
-        if self.limit is not None:
-            stop = bisect_left(chunk.offsets, self.limit, start, stop)
+        chunk, ordered, _ = self.chunks[0]
+        start, stop = self.at, self.reach(most)
         times = chunk.times
         if bound_ms is not None:
             if ordered:
@@ -90,14 +137,25 @@ class _PartitionQueue:
                 last = bound_ms if tie else bound_ms - 1
                 stop = next((i for i in range(start + 1, stop) if times[i] > last), stop)
         latest = int(times[stop - 1]) if ordered else highest(times, start, stop)
-        self.running_max = max(self.running_max, latest)
-        self.buffered -= stop - start
+        self.advance(stop, latest)
+        return Run(source, chunk, start, stop)
+
+    def reach(self, most: int) -> int:
+        """Where the next ``most`` records of the first chunk that are within the range end."""
+        chunk = self.chunks[0][0]
+        stop = min(len(chunk.offsets), self.at + most)
+        return stop if self.limit is None else bisect_left(chunk.offsets, self.limit, self.at, stop)
+
+    def advance(self, stop: int, latest_ms: int) -> None:
+        """Go on behind records of the first chunk, of which ``latest_ms`` is the highest timestamp."""
+        chunk, _, next_offset = self.chunks[0]
+        self.running_max = max(self.running_max, latest_ms)
+        self.buffered -= stop - self.at
         self.at = stop
         if stop == len(chunk.offsets):
             self._next_chunk(next_offset)
         else:
             self.position = chunk.offsets[stop - 1] + 1
-        return Run(source, chunk, start, stop)
 
     def _next_chunk(self, next_offset: int) -> None:
         self.chunks.popleft()
@@ -162,7 +220,7 @@ class Feed:
         if len(self._queues) == 1:
             return self._take_single(max_records)
         runs: list[Run] = []
-        left = max_records
+        left, in_turn = max_records, False
         while left:
             heads: list[tuple[int, int]] = []
             waiting: list[_PartitionQueue] = []
@@ -184,9 +242,13 @@ class Feed:
                 heads = [h for h in heads if self._ranks[h[1]] == highest]
             if (waiting and self._must_wait(waiting, now_ms)) or not heads:
                 return runs
-            run = self._take_lowest(heads, left)
-            runs.append(run)
-            left -= run.stop - run.start
+            taken = self._take_merged(heads, left, max_records - left) if in_turn else []
+            if not taken:
+                taken = [self._take_lowest(heads, left)]
+            runs += taken
+            count = sum(run.stop - run.start for run in taken)
+            in_turn = len(heads) > 1 and (in_turn or count < _SHORT)
+            left -= count
         return runs
 
     def _take_single(self, max_records: int) -> list[Run]:
@@ -201,14 +263,46 @@ class Feed:
     def _take_lowest(self, heads: list[tuple[int, int]], most: int) -> Run:
         head_ms, lowest = min(heads)
         queue = self._queues[lowest]
-        key = (self._ranks[lowest], max(queue.running_max, head_ms), lowest)
-        if key < self._last_key:
+        if self._key(head_ms, lowest) < self._last_key:
             self._cut()
         others = [h for h in heads if h[1] != lowest]
         bound_ms, other = min(others) if others else (None, 0)
         run = queue.take(lowest, most, bound_ms, lowest < other)
         self._last_key = (self._ranks[lowest], queue.running_max, lowest)
         return run
+
+    def _take_merged(self, heads: list[tuple[int, int]], most: int, base: int) -> list[Run]:
+        """Take up to ``most`` records of these heads' chunks in their order, which is that of the running maximum; ``base``:
+        how many were taken before. Empty: a record has come too late for its place."""
+        if any(self._key(head_ms, i) < self._last_key for head_ms, i in heads):
+            return []
+        chunks: list[tuple[int, Chunk, int, Ints]] = []
+        for _, i in heads:
+            queue = self._queues[i]
+            chunk, start = queue.chunks[0][0], queue.at
+            keys = running_highest(chunk.times, start, queue.reach(most), queue.running_max)
+            chunks.append((i, chunk, start, keys))
+        # behind the end of any chunk the next one must be known
+        last_ms, last = min((int(keys[-1]), i) for i, _, _, keys in chunks)
+        keys_of = [
+            keys[: int(np.searchsorted(keys, last_ms, "right" if i <= last else "left"))] for i, _, _, keys in chunks
+        ]
+        order = np.argsort(np.concatenate(keys_of), kind="stable")[:most]
+        owners = np.repeat(np.arange(len(chunks)), [len(keys) for keys in keys_of])[order]
+        runs: list[Run] = []
+        for number, (i, chunk, start, keys) in enumerate(chunks):
+            places = np.flatnonzero(owners == number)
+            if len(places):
+                stop = start + len(places)
+                self._queues[i].advance(stop, int(keys[len(places) - 1]))
+                runs.append(Run(i, chunk, start, stop, places + base))
+        last = chunks[int(owners[-1])][0]
+        self._last_key = (self._ranks[last], self._queues[last].running_max, last)
+        return runs
+
+    def _key(self, head_ms: int, source: int) -> tuple[int, int, int]:
+        """The sort key of a head."""
+        return self._ranks[source], max(self._queues[source].running_max, head_ms), source
 
     def hold_back(self, topic: str, held: bool) -> None:
         """Hold back the end of a bootstrap input that other tasks write, until they have announced it."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from penstock.streams.ports.chunk import highest, running_highest
+from penstock.streams.ports.chunk import highest
 from penstock.streams.task.commit_metadata import CommitMetadata
 from penstock.streams.task.engine import BatchTime
 from penstock.streams.task.feed import Run
@@ -45,24 +45,25 @@ class EventTimeTracker:
     def advance(self, runs: Sequence[Run]) -> None:
         """Advance the time by these records."""
         self.begin_batch()
-        batch = self.batch
-        times: list[Ints] = []
-        consumed = self.consumed_ms
+        batch, consumed, before_ms = self.batch, self.consumed_ms, self.stream_time_ms
         for r in runs:
-            if self._plan.timed:
-                times.append(running_highest(r.chunk.times, r.start, r.stop, self.stream_time_ms))
             latest = highest(r.chunk.times, r.start, r.stop)
             consumed[r.chunk.topic] = max(consumed[r.chunk.topic], latest)
             self.stream_time_ms = max(self.stream_time_ms, latest)
-        by_place = _joined(times)
+        by_place = _stream_time(runs, before_ms) if self._plan.timed else np.zeros(0, np.int64)
         if self.watermarks.strategies:
-            self.watermarks.begin()
-            marks = [self.watermarks.after(r.chunk.topic, r.chunk, r.start, r.stop) for r in runs]
-            batch.set(by_place, _joined(marks))
+            batch.set(by_place, self.watermarks.after_all(runs))
             batch.idle_by_place = self.watermarks.idle_by_place
         else:
             batch.set(by_place, np.maximum(by_place - 1, NO_TIME) if self._plan.uses_watermark else by_place[:0])
 
 
-def _joined(parts: Sequence[Ints]) -> Ints:
-    return parts[0] if len(parts) == 1 else np.concatenate([np.zeros(0, np.int64), *parts])
+def _stream_time(runs: Sequence[Run], before_ms: int) -> Ints:
+    """Stream time after each record."""
+    times = np.empty(sum(r.stop - r.start for r in runs), np.int64)
+    at = 0
+    for r in runs:
+        end = at + r.stop - r.start
+        times[slice(at, end) if r.places is None else r.places] = r.chunk.times[r.start : r.stop]
+        at = end
+    return np.maximum(np.maximum.accumulate(times), before_ms)

@@ -13,6 +13,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Container, Mapping, Sequence
 from itertools import accumulate
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,6 +22,7 @@ from penstock.state.errors import StateCorruptedError
 from penstock.state.log import Headers, Record
 from penstock.streams.ports.chunk import Chunk, running_highest
 from penstock.streams.task.event_time import decoded
+from penstock.streams.task.feed import Run, between, in_turns
 from penstock.topologies.operator_api.columns import Ints
 from penstock.topologies.operator_api.operator import NO_TIME
 from penstock.topologies.operator_api.watermark_strategies import (
@@ -34,6 +36,7 @@ from penstock.topologies.operators.records.source_sink import SourceSpec
 
 HEADER = "penstock.watermark"
 _MARK = struct.Struct(">iiq??h")
+_FAR = 1 << 62
 _TASK = ""
 """Where the task's own watermark is saved: no topic has this name."""
 
@@ -248,6 +251,59 @@ class TaskWatermarks:
         """The watermark of the inputs other than feedback."""
         running = [c.watermark_ms for c in self._clocks.values() if not c.idle and not isinstance(c, _LoopClock)]
         return min(running, default=NO_TIME)
+
+    def after_all(self, runs: Sequence[Run]) -> Ints:
+        """Begin a batch of these records, and return the task's watermark after each of them."""
+        self.begin()
+        if self._looped or all(r.places is None for r in runs):
+            marks = [self.after(r.chunk.topic, r.chunk, r.start, r.stop) for r in in_turns(runs)]
+            return marks[0] if len(marks) == 1 else np.concatenate([np.zeros(0, np.int64), *marks])
+        parts: list[Ints] = []
+        at = 0
+        for place, chunk, i in self._announced(runs):
+            parts += [self._after_merged(between(runs, at, place)), self.after(chunk.topic, chunk, i, i + 1)]
+            at = place + 1
+        count = sum(r.stop - r.start for r in runs)
+        return np.concatenate([*parts, self._after_merged(between(runs, at, count))])
+
+    def _announced(self, runs: Sequence[Run]) -> list[tuple[int, Chunk, int]]:
+        """The records in which other tasks announce their watermarks, by place."""
+        found: list[tuple[int, Chunk, int]] = []
+        base = 0
+        for r in runs:
+            clock = self._clocks.get(r.chunk.topic)
+            if clock is not None and isinstance(clock.strategy, Carried) and r.chunk.marks is not None:
+                for behind, mark in enumerate(r.chunk.marks[r.start : r.stop]):
+                    if mark is not None and not mark.caught_up:
+                        place = base + behind if r.places is None else int(r.places[behind])
+                        found.append((place, r.chunk, r.start + behind))
+            base += r.stop - r.start
+        return sorted(found, key=itemgetter(0))
+
+    def _after_merged(self, runs: Sequence[Run]) -> Ints:
+        """As ``after`` for each record in turn, of which none announces a watermark of another task."""
+        was_idle, count, at = self.idle, sum(r.stop - r.start for r in runs), 0
+        # per source: its watermark after each record, and from which one on it counts
+        reached = {t: np.full(count, c.watermark_ms, np.int64) for t, c in self._clocks.items()}
+        begins = {t: count if c.idle else 0 for t, c in self._clocks.items()}
+        first = count
+        for r in runs:
+            topic, at = r.chunk.topic, at + r.stop - r.start
+            places = np.arange(at - (r.stop - r.start), at) if r.places is None else r.places
+            clock = self._clocks.get(topic)
+            if clock is not None and not isinstance(clock.strategy, Carried):
+                reached[topic][places] = clock.after(r.chunk, r.start, r.stop)
+                begins[topic] = min(begins[topic], int(places[0]))
+                first = min(first, int(places[0]))
+        lowest = np.full(count, _FAR, np.int64)
+        for topic, marks in reached.items():
+            counting = slice(begins[topic], count)
+            lowest[counting] = np.minimum(lowest[counting], np.maximum.accumulate(marks)[counting])
+        lowest[:first] = NO_TIME  # nothing has changed so far
+        found = np.maximum(np.maximum.accumulate(lowest), self.watermark_ms)
+        self.watermark_ms = int(found[-1]) if count else self.watermark_ms
+        self.idle_by_place += [was_idle] * first + [False] * (count - first)
+        return found
 
     def after(self, topic: str, chunk: Chunk, start: int, stop: int) -> Ints:
         """Return the task's watermark after each record of a run; ``idle_by_place`` grows by as many."""

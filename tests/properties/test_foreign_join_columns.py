@@ -5,27 +5,18 @@ At every batch size, in both orders of arrival, over restarts, and where both fo
 
 from __future__ import annotations
 
-import dataclasses
 import random
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from types import FunctionType
 from typing import Any, NamedTuple
 
-import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.state import native
-from penstock.state.log import Record, TaskId
-from penstock.state.rocksdb.rocksdb_backend import RocksDBBackend
-from penstock.state.stores.memory_backend import MemoryBackend
-from penstock.state.stores.store import StateBackend
-from penstock.streams.task.error_policies import Policies
-from penstock.streams.task.task_options import TaskOptions
-from penstock.streams.testing.test_driver import TopologyTestDriver
 from penstock.topologies.columnar import column_parts
 from penstock.topologies.dsl.builder import StreamsBuilder
 from penstock.topologies.expressions.functions import coalesce, col, count, left, right, struct
@@ -33,37 +24,10 @@ from penstock.topologies.graph.topology import Topology
 from penstock.topologies.operator_api.watermark_strategies import bounded_out_of_orderness
 from penstock.topologies.operators.columnar.foreign_keys import Answering, Joining, Subscribing
 from penstock.topologies.operators.columnar.stored_rows import StoredRows
+from tests.properties.table_changes import Changing, Item, Order, Priced, answers, counting, random_steps
 
-LETTERS = "letters"
 SIZES = (1, 3, 10_000)
-POLICIES = Policies(deserialization="dead_letter", processing="dead_letter", dead_letter_topic=LETTERS)
 FORMS = {StoredRows: ("put",), Subscribing: ("of",), Answering: ("subscribed", "changed"), Joining: ("of",)}
-
-
-class Order(msgspec.Struct, frozen=True):
-    to: int | None
-    name: str
-    ok: bool = True
-
-
-class Priced(msgspec.Struct, frozen=True):
-    """With numbers that have several notations, so that rows are not known to be texts."""
-
-    to: int | None
-    name: str
-    price: float = 1.5
-
-
-class Changing(msgspec.Struct):
-    """May be changed in place."""
-
-    to: int | None
-    name: str
-
-
-class Item(msgspec.Struct, frozen=True):
-    n: int
-    name: str | None = None
 
 
 NAMES: tuple[Any, ...] = (col("to"), col("to"), coalesce(col("to"), 1), col("to") * 1 + 0, col("to") // (col("to") - 3))
@@ -129,122 +93,6 @@ def topology_of(shape: Shape) -> Topology:
     return builder.build()
 
 
-def random_order(rng: random.Random, tp: Any) -> bytes | None:
-    """As its serde writes it, otherwise written, null, or wrong."""
-    row: dict[str, Any] = {"to": rng.choice((0, 1, 2, 3, 4, None)), "name": rng.choice("xyö")}
-    return random_row(rng, tp, row)
-
-
-def random_item(rng: random.Random) -> bytes | None:
-    return random_row(rng, Item, {"n": rng.randrange(6), "name": rng.choice(("a", "b", None, "ö"))})
-
-
-def random_row(rng: random.Random, tp: Any, row: dict[str, Any]) -> bytes | None:
-    way = rng.random()
-    if way < 0.2:
-        return None
-    if way < 0.23:
-        return rng.choice((b"{", b'{"n":1.5,"to":"x"}', b"\xff"))
-    if rng.random() < 0.3:
-        row = dict(reversed(row.items()))
-    if rng.random() < 0.7:
-        return msgspec.json.encode(msgspec.convert(row, tp))
-    return msgspec.json.format(msgspec.json.encode(row), indent=rng.choice((0, 1)))
-
-
-class Step(NamedTuple):
-    """What arrives at once, and whether the tasks then start again, are restored, or restored from other texts."""
-
-    records: dict[str, list[Record]]
-    then: str
-
-
-def random_steps(rng: random.Random, shape: Shape, most: int) -> list[Step]:
-    now, steps, keys = 0, [], rng.choice((2, 5, 40))
-    for _ in range(rng.randint(1, 5)):
-        records: dict[str, list[Record]] = {"orders": [], "items": []}
-        if shape.also == "lookup":
-            records["asks"] = []
-        for _ in range(rng.randint(0, most)):
-            now += rng.choice((0, 0, 1, 2))
-            ts = max(0, now - rng.choice((0, 0, 3, 20)))
-            headers = (("h", b"1"),) if rng.random() < 0.05 else ()
-            key = None if rng.random() < 0.02 else rng.randrange(keys).to_bytes(8, "big")
-            if rng.random() < 0.6:
-                records["orders"].append(Record(key, random_order(rng, shape.type), ts, headers))
-            else:
-                named = None if key is None else rng.randrange(5).to_bytes(8, "big")
-                records["items"].append(Record(named, random_item(rng), ts, headers))
-            if "asks" in records:
-                records["asks"].append(Record(key, random_item(rng), ts))
-        steps.append(Step(records, rng.choice(("", "", "restart", "restore", "spaced"))))
-    return steps
-
-
-def spaced(driver: TopologyTestDriver) -> None:
-    """Have tables restored from texts that another writer has laid out."""
-    for (topic, _), records in driver._logged.items():
-        if topic.endswith(("-rows-changelog", "-others-changelog")):
-            records[:] = [
-                r if r.value is None else r._replace(value=msgspec.json.format(r.value, indent=1)) for r in records
-            ]
-
-
-class Watched(TopologyTestDriver):
-    """Notes what is written to topics between tasks."""
-
-    def __init__(self, *args: Any, **options: Any) -> None:
-        self.carried: dict[tuple[str, int], list[Any]] = {}
-        super().__init__(*args, **options)
-
-    def _add(self, topic: str, partition: int, rows: Sequence[Record], labels: Sequence[int]) -> None:
-        self.carried.setdefault((topic, partition), []).extend(zip(rows, labels, strict=True))
-        super()._add(topic, partition, rows, labels)
-
-
-def answers(
-    topology: Topology,
-    steps: Sequence[Step],
-    batch: int,
-    *,
-    columns: bool,
-    partitions: int = 1,
-    arrival_order: bool = False,
-    path: Path | None = None,
-) -> Any:
-    """All that a run leaves behind. ``path``: where its stores are; ``None``: in memory."""
-    options = TaskOptions(policies=POLICIES, batch_max_records=batch, columns="auto" if columns else "off")
-    if path is not None:
-        options = dataclasses.replace(options, state_cache_max_bytes=1)
-
-    def opened(task: TaskId, stores: Any) -> StateBackend:
-        return MemoryBackend(stores) if path is None else RocksDBBackend(path / str(task), stores)
-
-    driver = Watched(
-        topology,
-        options=options,
-        columns=columns,
-        partitions=partitions,
-        arrival_order=arrival_order,
-        open_backend=opened,
-    )
-    with driver:
-        for step in steps:
-            driver.pipe_raw(step.records)
-            driver.commit()
-            if step.then == "spaced" and path is None:
-                spaced(driver)
-            if step.then:
-                driver.restart(restore=step.then in ("restore", "spaced") and path is None)
-        stores = {
-            (str(task.id), state.spec.name): list(task.backend.range(state.spec.name, None, None))
-            for task in driver.tasks.values()
-            for state in task.stores.values()
-        }
-        written = {topic: driver.read_raw(topic) for topic in ("out", "also", LETTERS)}
-        return written, +driver.dropped_records, driver.changelogs, stores, driver.carried
-
-
 @pytest.fixture(scope="module")
 def tried() -> Counter[tuple[str, bool]]:
     """How often each part took a batch by columns (true), or left it to the rows."""
@@ -258,21 +106,10 @@ def _counted(tried: Counter[tuple[str, bool]], monkeypatch: pytest.MonkeyPatch) 
             monkeypatch.setattr(form, name, counting(form, name, tried))
 
 
-def counting(form: Any, name: str, tried: Counter[tuple[str, bool]]) -> Callable[..., Any]:
-    method = getattr(form, name)
-
-    def call(self: Any, *args: Any) -> Any:
-        found = method(self, *args)
-        tried[f"{form.__name__}.{name}", found is not None] += 1
-        return found
-
-    return call
-
-
 def check(shape: Shape, seed: int, *, most: int = 25, sizes: Sequence[int] = SIZES, path: Path | None = None) -> None:
     """Rows are the reference, at each size and in both orders."""
     topology, rng = topology_of(shape), random.Random(seed)
-    steps = random_steps(rng, shape, most)
+    steps = random_steps(rng, shape.type, most, asks=shape.also == "lookup", item_keys=5)
     partitions = rng.choice((1, 1, 2))
     for size in sizes:
         for arrival_order in (False, True):

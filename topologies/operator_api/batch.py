@@ -4,8 +4,8 @@
 input records of the task's batch, ``stride`` is the plan's number of nodes + 1, and ``slot`` is 0 for records that an
 input record caused, and 1 + the node's index for records that the node's timers emitted right after it. Records that
 the same input record caused on one edge share their order and stay in the order of emission. Branches that meet again
-run record by record (see ``penstock.topologies.graph.lockstep_plan``), so these integers order any two records that an
-operator may have to compare: an int replaces the full depth-first path.
+run record by record where that leaves a choice (see ``penstock.topologies.graph.lockstep_plan``), so these integers order
+any two records that an operator may have to compare: an int replaces the full depth-first path.
 
 ``olds`` is set on edges that carry upserts with their old values (``None``: no such column).
 

@@ -291,6 +291,26 @@ class OperatorSpec:
         """The resources it shares with others: operators that name the same resource run in lockstep."""
         return tuple(f"store:{s.name}" for s in self.stores)
 
+    @property
+    def by_key(self) -> bool:
+        """Whether records of different keys may change places: it uses its stores under a record's key alone, and nothing
+        else stays from one record to the next."""
+        return False
+
+    @property
+    def keeps_keys(self) -> bool:
+        """Whether what it emits for a record has the record's key."""
+        return False
+
+    @property
+    def at_most_one(self) -> bool:
+        """Whether it emits at most one record for each that it gets, and no others."""
+        return False
+
+    def writes(self, port: int) -> tuple[str, ...]:
+        """The resources that records of an in port write."""
+        return self.touches(port)
+
     def touches(self, port: int) -> tuple[str, ...]:
         """The resources that records of an in port touch."""
         return self.resources

@@ -16,6 +16,7 @@ from penstock.state.stores.store import StoreSpec
 from penstock.topologies.dsl.wiring import Flow
 from penstock.topologies.operators.base.row_expiry import checked_ttl, expiry_store
 from penstock.topologies.operators.columnar.stored_rows import why_no_texts
+from penstock.topologies.operators.records.table_source import TableSourceSpec
 from penstock.topologies.operators.tables.table_operators import MaterializeSpec, TableFilterSpec
 from penstock.topologies.operators.tables.table_views import TableView, view_of_store
 from penstock.topologies.windows import Duration, Windows, duration_ms
@@ -131,13 +132,18 @@ class TableFlow:
             if isinstance(spec, MaterializeSpec) and spec.ttl_ms is not None and kept_ms is not None:
                 graph.replace_operator(self.name, dataclasses.replace(spec, ttl_ms=max(spec.ttl_ms, kept_ms)))
 
+    @property
+    def holds_texts(self) -> bool:
+        """Whether its rows are in a store that can keep them as bytes in memory, and are passed on as texts."""
+        spec, store = self.flow.wiring.graph.operator(self.name), self._store
+        if store is None or store.kind != "key_value" or why_no_texts(store.value_serde) is not None:
+            return False
+        return isinstance(spec, TableSourceSpec) or (isinstance(spec, MaterializeSpec) and spec.ttl_ms is None)
+
     def keep_as_bytes(self) -> None:
         """Have a store of rows that are passed on as texts keep them as bytes in memory, too."""
         before = self._store
-        spec = self.flow.wiring.graph.operator(self.name)
-        if before is None or not isinstance(spec, MaterializeSpec) or spec.ttl_ms is not None:
-            return
-        if before.kind == "key_value" and why_no_texts(before.value_serde) is None:
+        if before is not None and self.holds_texts:
             self._store = dataclasses.replace(before, as_bytes=True)
             self.flow.wiring.graph.replace_store(before, self._store)
 
@@ -206,6 +212,8 @@ class TableFlow:
         for table in self._inputs:
             table.request_olds()
         graph.replace_operator(self.name, dataclasses.replace(spec, sends_olds=True))
+        if isinstance(spec, TableSourceSpec):
+            self.keep_as_bytes()
 
     @property
     def keeps_olds(self) -> bool:

@@ -21,7 +21,7 @@ from penstock.topologies.operators.joins.foreign_key_join import (
     partition_of_answer,
     why_rows_join,
 )
-from penstock.topologies.operators.joins.table_table_join import TableTableJoinSpec
+from penstock.topologies.operators.joins.table_table_join import TableTableJoinSpec, why_no_joining
 from penstock.topologies.operators.records.source_sink import Route, SinkSpec, SourceSpec
 from penstock.topologies.operators.tables.table_operators import MaterializeSpec
 from penstock.topologies.operators.tables.table_views import JoinView
@@ -55,6 +55,10 @@ def joined(
     checked = join_function(joiner, own, sides, nulls=(keeps_right, keeps_left), into=value)
     value = result_serde(checked, own, value)
     wiring.check_together(sides, own)
+    serdes = {"left": left.flow.value, "right": right.flow.value}
+    if left.holds_texts and right.holds_texts and why_no_joining(checked, serdes) is None:
+        left.keep_as_bytes()
+        right.keep_as_bytes()
     view = JoinView(left.view, right.view, checked, keeps_left, keeps_right)
     shared = not wiring.graph.upstream(left.name).isdisjoint(wiring.graph.upstream(right.name))
     spec = TableTableJoinSpec(view=view, stores=view.stores, shared=shared)

@@ -86,7 +86,7 @@ class WrittenTexts:
             out.extend(write(read(data)) for data in texts.take(places).to_list() if data is not None)
         except Exception:  # raised again when the row is read
             return None
-        return BytesColumn.of(out) if len(out) == len(texts) else _put(texts, places, out)
+        return BytesColumn.of(out) if len(out) == len(texts) else _put(texts, places, BytesColumn.of(out))
 
 
 class RowTexts:
@@ -112,10 +112,12 @@ class RowTexts:
                 rows = self._with_uncommitted(rows, keys, state)
             except Exception:  # raised again by the commit
                 return None
+            if rows is None:
+                return None
         return WrittenColumn(rows, self._serde, self._coder)
 
-    def _with_uncommitted(self, rows: BytesColumn, keys: BytesColumn, state: KeyValueStoreView) -> BytesColumn:
-        """With what was written since the last commit."""
+    def _with_uncommitted(self, rows: BytesColumn, keys: BytesColumn, state: KeyValueStoreView) -> BytesColumn | None:
+        """With what was written since the last commit. ``None``: as ``of``."""
         dirty, entries, write = state.dirty, state.entries, self._serde.encoder
         listed = keys.to_list()
         places = [i for i, key in enumerate(listed) if key in dirty]
@@ -126,7 +128,8 @@ class RowTexts:
             texts = [None if entry is None else write(entry[0]) for entry in changed]
         else:
             texts = [None if entry is None else entry[8:] for entry in changed]
-        return _put(rows, np.array(places, np.intp), texts)
+        uncommitted = self._written.of(BytesColumn.of(texts))  # a topic's writer may have written them otherwise
+        return None if uncommitted is None else _put(rows, np.array(places, np.intp), uncommitted)
 
 
 def row_texts(serde: Serde[Any]) -> RowTexts | None:
@@ -194,9 +197,9 @@ def _sample(form: list[FormPart], *, nulls: bool) -> bytes:
     return text + b"}"
 
 
-def _put(rows: BytesColumn, places: Places, texts: list[bytes | None]) -> BytesColumn:
+def _put(rows: BytesColumn, places: Places, texts: BytesColumn) -> BytesColumn:
     """The rows with these texts at these places."""
-    both = joined([rows, BytesColumn.of(texts)])
+    both = joined([rows, texts])
     assert isinstance(both, BytesColumn)
     where = np.arange(len(rows), dtype=np.intp)
     where[places] = len(rows) + np.arange(len(places))

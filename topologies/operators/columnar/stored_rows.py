@@ -90,6 +90,16 @@ def texts_of(entries: Sequence[bytes | None]) -> BytesColumn:
     return BytesColumn.of([None if e is None else e[8:] for e in entries])
 
 
+def rows_before(olds: BytesColumn, keys: Sequence[bytes], news: Sequence[bytes | None]) -> list[bytes | None]:
+    """The row of each key before its change: the change of the key before it, or else the stored one in ``olds``."""
+    listed, last = olds.to_list(), dict[bytes, bytes | None]()
+    for i, (key, new) in enumerate(zip(keys, news, strict=True)):
+        if key in last:
+            listed[i] = last[key]
+        last[key] = new
+    return listed
+
+
 def time_of(entry: bytes) -> int:
     """The timestamp of an entry."""
     time: int = _TIMESTAMP.unpack_from(entry)[0]
@@ -145,12 +155,7 @@ class StoredRows:
         olds = self._values.canonical(texts_of(entries_of(self._state, keys)))
         if olds is None or len(set(keys)) == len(keys):
             return olds
-        listed, last = olds.to_list(), dict[bytes, bytes | None]()
-        for i, (key, new) in enumerate(zip(keys, news, strict=True)):
-            if key in last:
-                listed[i] = last[key]
-            last[key] = new
-        return BytesColumn.of(listed)
+        return BytesColumn.of(rows_before(olds, keys, news))
 
 
 def stored_rows(store: StoreSpec, state: KeyValueStoreView, *, reads: bool, sends_olds: bool) -> StoredRows | None:

@@ -77,6 +77,10 @@ class ForeignKeySubscribeSpec(OperatorSpec):
         found = reads(self.fn)
         return found if isinstance(found, str) else why_no_texts(self.value_serde)
 
+    @property
+    def by_key(self) -> bool:
+        return True
+
     def input_mode(self, port: int, out: Sequence[RequiredColumns]) -> InputMode:
         why, found = self.why_rows, reads(self.fn)
         if why is not None or isinstance(found, str):
@@ -164,12 +168,19 @@ class ForeignKeyResponseSpec(OperatorSpec):
             return "its rows are not texts in a store"
         return why_no_texts(self.value_serde)
 
+    @property
+    def by_key(self) -> bool:
+        return True
+
     def input_mode(self, port: int, out: Sequence[RequiredColumns]) -> InputMode:
         why = self.why_rows
         return InputMode(RequiredColumns(key=True, value=True)) if why is None else InputMode(ALL_AS_ROWS, why)
 
     def output_layout(self, port: int, given: EdgeLayout, input_mode: InputMode) -> EdgeLayout:
         return EdgeLayout(keys=True, values=True) if input_mode.rows is None else ROW_LAYOUT
+
+    def writes(self, port: int) -> tuple[str, ...]:
+        return () if port else self.resources[:1]
 
     def touches(self, port: int) -> tuple[str, ...]:
         """A row's change reads the subscriptions only."""
@@ -262,6 +273,17 @@ class ForeignKeyJoinSpec(OperatorSpec):
         if not isinstance(self.rows, StoreView) or not self.rows.store.as_bytes:
             return "its rows are not texts in a store"
         return why_rows_join(self.joiner, self.value_serde, self.foreign_value_serde)
+
+    @property
+    def by_key(self) -> bool:
+        return True
+
+    @property
+    def keeps_keys(self) -> bool:
+        return True
+
+    def writes(self, port: int) -> tuple[str, ...]:
+        return () if self.marks is None else (f"store:{self.marks.name}",)
 
     def input_mode(self, port: int, out: Sequence[RequiredColumns]) -> InputMode:
         why = self.why_rows

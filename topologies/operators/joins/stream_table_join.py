@@ -50,6 +50,21 @@ class StreamTableJoinSpec(OperatorSpec):
         """The table's rows."""
         return self.stores[0]
 
+    @property
+    def by_key(self) -> bool:
+        return self.key_fn is None
+
+    @property
+    def keeps_keys(self) -> bool:
+        return True
+
+    @property
+    def at_most_one(self) -> bool:
+        return True
+
+    def writes(self, port: int) -> tuple[str, ...]:
+        return ()
+
     def input_mode(self, port: int, out: Sequence[RequiredColumns]) -> InputMode:
         return join_mode(self.joiner, self.key_fn)
 

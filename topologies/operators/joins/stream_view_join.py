@@ -25,6 +25,17 @@ class StreamViewJoinSpec(OperatorSpec):
     joiner: Callable[[Any, Any], Any]
     left: bool = False
 
+    @property
+    def by_key(self) -> bool:
+        return True
+
+    @property
+    def keeps_keys(self) -> bool:
+        return True
+
+    def writes(self, port: int) -> tuple[str, ...]:
+        return ()
+
     def open(self, ctx: OperatorContext) -> Operator:
         """Build the operator of one task."""
         return _StreamViewJoinOperator(ctx, self)

@@ -81,6 +81,10 @@ class SourceSpec(OperatorSpec):
         """The topic's real name."""
         return f"{application_id}-{self.topic}" if self.internal else self.topic
 
+    @property
+    def at_most_one(self) -> bool:
+        return not self.packed
+
     def input_mode(self, port: int, out: Sequence[RequiredColumns]) -> InputMode:
         if self.packed:
             plain = read_in_columns(self.key_serde, self.value_serde)

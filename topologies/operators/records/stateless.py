@@ -42,6 +42,10 @@ class FilterSpec(OperatorSpec):
     values_only: bool = False
     accepts: frozenset[EdgeKind] = ANY_KIND
 
+    @property
+    def at_most_one(self) -> bool:
+        return True
+
     def input_mode(self, port: int, out: Sequence[RequiredColumns]) -> InputMode:
         return columnar.filter_mode(self.fn, self.values_only, out[0])
 
@@ -105,6 +109,10 @@ class MapValuesSpec(OperatorSpec):
     with_key: bool = False
     accepts: frozenset[EdgeKind] = ANY_KIND
 
+    @property
+    def at_most_one(self) -> bool:
+        return True
+
     def input_mode(self, port: int, out: Sequence[RequiredColumns]) -> InputMode:
         return columnar.values_mode(self.fn, self.with_key, out[0])
 
@@ -128,6 +136,10 @@ class MapSpec(OperatorSpec):
     retries: ClassVar[bool] = True
     fn: Callable[[Any, Any], tuple[Any, Any]]
     accepts: frozenset[EdgeKind] = ANY_KIND
+
+    @property
+    def at_most_one(self) -> bool:
+        return True
 
     def input_mode(self, port: int, out: Sequence[RequiredColumns]) -> InputMode:
         return pair_mode(self.fn, out[0])
@@ -179,6 +191,10 @@ class SelectKeySpec(OperatorSpec):
     retries: ClassVar[bool] = True
     fn: Callable[[Any, Any], Any]
     accepts: frozenset[EdgeKind] = ANY_KIND
+
+    @property
+    def at_most_one(self) -> bool:
+        return True
 
     def input_mode(self, port: int, out: Sequence[RequiredColumns]) -> InputMode:
         return columnar.key_mode(self.fn, out[0])
@@ -269,6 +285,10 @@ class PeekSpec(OperatorSpec):
     retries: ClassVar[bool] = True
     fn: Callable[[Any, Any], Any]
 
+    @property
+    def at_most_one(self) -> bool:
+        return True
+
     def input_mode(self, port: int, out: Sequence[RequiredColumns]) -> InputMode:
         return InputMode(ALL_AS_ROWS, columnar.PYTHON)
 
@@ -298,6 +318,10 @@ class BranchSpec(OperatorSpec):
     retries: ClassVar[bool] = True
     predicates: tuple[Callable[[Any, Any], Any], ...]
     accepts: frozenset[EdgeKind] = ANY_KIND
+
+    @property
+    def at_most_one(self) -> bool:
+        return True
 
     def input_mode(self, port: int, out: Sequence[RequiredColumns]) -> InputMode:
         return columnar.branch_mode(self.predicates, out)

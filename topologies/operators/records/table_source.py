@@ -10,6 +10,7 @@ import numpy as np
 
 from penstock.state.stores.logged_rows import LoggedStoreView, Rows
 from penstock.state.stores.store import StoreSpec
+from penstock.topologies.columnar.encoded_columns import SAME_BYTES
 from penstock.topologies.operator_api.batch import Batch, ColumnBatch
 from penstock.topologies.operator_api.columns import BytesColumn
 from penstock.topologies.operator_api.edge_kinds import Emits
@@ -23,6 +24,14 @@ from penstock.topologies.operator_api.required_columns import (
 )
 from penstock.topologies.operators.base.row_functions import decode_column, without_nulls
 from penstock.topologies.operators.columnar.source import Decoder
+from penstock.topologies.operators.columnar.stored_rows import (
+    RowValues,
+    entries_of,
+    row_values,
+    rows_before,
+    texts_of,
+    why_no_texts,
+)
 from penstock.topologies.operators.records.source_sink import SourceSpec
 
 
@@ -34,11 +43,25 @@ class TableSourceSpec(SourceSpec):
 
     emits: Emits = "upsert"
 
+    @property
+    def by_key(self) -> bool:
+        return self.key_serde in SAME_BYTES
+
+    @property
+    def keeps_keys(self) -> bool:
+        return True
+
     def input_mode(self, port: int, out: Sequence[RequiredColumns]) -> InputMode:
-        return InputMode(ALL_AS_ROWS, "it reads old rows") if self.sends_olds else super().input_mode(port, out)
+        mode = super().input_mode(port, out)
+        if not self.sends_olds or mode.rows is not None:
+            return mode
+        why = why_no_texts(self.value_serde) or (None if self.store.as_bytes else "its old rows are objects")
+        return mode if why is None else InputMode(ALL_AS_ROWS, why)
 
     def output_layout(self, port: int, given: EdgeLayout, input_mode: InputMode) -> EdgeLayout:
-        return ROW_LAYOUT if self.sends_olds else super().output_layout(port, given, input_mode)
+        if self.sends_olds and input_mode.rows is not None:
+            return ROW_LAYOUT
+        return dataclasses.replace(super().output_layout(port, given, input_mode), olds=self.sends_olds)
 
     @property
     def store(self) -> StoreSpec:
@@ -61,11 +84,14 @@ class _TableSourceOperator(Operator):
         self._values = spec.value_serde
         self._sends_olds = spec.sends_olds
         self._decoder = None
-        if ctx.needs is not None and not spec.sends_olds:
+        self._texts = row_values(spec.value_serde) if spec.sends_olds and spec.store.as_bytes else None
+        if ctx.needs is not None and (self._texts is not None or not spec.sends_olds):
             self._decoder = Decoder(ctx, spec.key_serde, spec.value_serde, ctx.needs)
 
     def prefetch_columns(self, port: int, batch: ColumnBatch) -> bool:
-        return not self._sends_olds
+        if self._sends_olds:
+            self.prefetch(port, batch)
+        return True
 
     def process_columns(self, port: int, batch: ColumnBatch) -> Batch | None:
         keys, values = batch.key_column, batch.value_column
@@ -78,9 +104,22 @@ class _TableSourceOperator(Operator):
         if len(changes) < len(raw):
             raw = raw.pick(np.searchsorted(raw.orders, changes.orders))
         if len(changes):
+            if self._texts is not None:
+                changes = self._with_olds(raw, changes, self._texts)
             self._put(raw, changes)
             self.ctx.emit(changes)
         return None
+
+    def _with_olds(self, raw: ColumnBatch, changes: Batch, texts: RowValues) -> Batch:
+        """The changes with the row of each key before its record: what the store holds, or the key's record before it."""
+        keys, values = raw.keys, raw.values
+        olds = texts.canonical(BytesColumn.of(rows_before(texts_of(entries_of(self._state, keys)), keys, values)))
+        column = changes.value_column
+        if olds is not None and column is not None and isinstance(changes, ColumnBatch):
+            return changes.with_olds(column, texts.column(olds))
+        listed = changes.listed()  # the store has a row that the type does not read, so this raises what rows raise
+        listed.olds = self._olds(keys, values, listed.values)
+        return listed
 
     def _put(self, raw: ColumnBatch, changes: Batch) -> None:
         keys, values, state = raw.key_column, raw.value_column, self._state

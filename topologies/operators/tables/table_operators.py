@@ -56,6 +56,14 @@ class TableFilterSpec(OperatorSpec):
         """The filtered table's row for a row; ``None``: none."""
         return value if value is not None and bool(self.fn(key, value)) != self.negate else None
 
+    @property
+    def by_key(self) -> bool:
+        return True
+
+    @property
+    def keeps_keys(self) -> bool:
+        return True
+
     def input_mode(self, port: int, out: Sequence[RequiredColumns]) -> InputMode:
         return filter_mode(self.fn, False, union_of(out))
 
@@ -87,6 +95,14 @@ class TableMapValuesSpec(OperatorSpec):
         if value is None:
             return None
         return self.fn(key, value) if self.with_key else self.fn(value)
+
+    @property
+    def by_key(self) -> bool:
+        return True
+
+    @property
+    def keeps_keys(self) -> bool:
+        return True
 
     def input_mode(self, port: int, out: Sequence[RequiredColumns]) -> InputMode:
         return values_mode(self.fn, self.with_key, union_of(out))
@@ -229,6 +245,14 @@ class MaterializeSpec(OperatorSpec):
     def store(self) -> StoreSpec | None:
         """The rows."""
         return self.stores[0] if self.stores else None
+
+    @property
+    def by_key(self) -> bool:
+        return self.ttl_ms is None
+
+    @property
+    def keeps_keys(self) -> bool:
+        return True
 
     def input_mode(self, port: int, out: Sequence[RequiredColumns]) -> InputMode:
         if self.store is None:

@@ -110,6 +110,10 @@ class VersionedTableSourceSpec(TableSourceSpec):
 
     order_sensitive: bool = True
 
+    @property
+    def by_key(self) -> bool:
+        return False  # stream time goes on with every key
+
     def input_mode(self, port: int, out: Sequence[RequiredColumns]) -> InputMode:
         return InputMode(ALL_AS_ROWS, "it keeps versions")
 

@@ -16,7 +16,7 @@ from penstock.streams.batch.replay_rows import Ordering, placed_rows
 from penstock.streams.ports.chunk import Chunk
 from penstock.streams.spark.shipping import ship
 from penstock.streams.task.error_policies import Policies
-from penstock.streams.task.feed import Feed
+from penstock.streams.task.feed import Feed, in_turns
 from penstock.streams.task.journal import JournalEntry
 from penstock.topologies.graph.topology import GraphBuilder, Topology
 from penstock.topologies.operators.records.source_sink import SinkSpec, SourceSpec
@@ -59,7 +59,7 @@ def live_order(feed: Feed, log: dict[str, list[int]], rng: random.Random) -> lis
 def taken(feed: Feed) -> list[tuple[str, int]]:
     out: list[tuple[str, int]] = []
     while runs := feed.take(7):
-        out += [(r.chunk.topic, o) for r in runs for o in r.chunk.offsets[r.start : r.stop]]
+        out += [(r.chunk.topic, o) for r in in_turns(runs) for o in r.chunk.offsets[r.start : r.stop]]
     return out
 
 

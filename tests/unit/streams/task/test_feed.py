@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 from penstock.streams.ports.chunk import Chunk
-from penstock.streams.task.feed import Feed, Run
+from penstock.streams.task.feed import Feed, Run, in_turns
 from penstock.streams.task.journal import ClockFiring, Cut
 
 Taken = list[tuple[str, int]]
@@ -17,7 +17,7 @@ def chunk(topic: str, first: int, times: list[int]) -> Chunk:
 
 
 def places(runs: list[Run]) -> Taken:
-    return [(r.chunk.topic, offset) for r in runs for offset in r.chunk.offsets[r.start : r.stop]]
+    return [(r.chunk.topic, offset) for r in in_turns(runs) for offset in r.chunk.offsets[r.start : r.stop]]
 
 
 def drained(feed: Feed, batch: int = 100) -> Taken:

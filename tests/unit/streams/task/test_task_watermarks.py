@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import msgspec
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,6 +17,7 @@ from penstock.state.log import Record, TaskId
 from penstock.streams.ports.chunk import Chunk
 from penstock.streams.task.commit_metadata import LIMIT_CHARS, CommitMetadata, encode
 from penstock.streams.task.error_policies import Policies
+from penstock.streams.task.feed import Run, in_turns
 from penstock.streams.task.task_options import TaskOptions
 from penstock.streams.task.task_watermarks import HEADER, TaskWatermarks, WatermarkMark, mark_of, with_marks
 from penstock.streams.testing.test_driver import TopologyTestDriver
@@ -46,6 +48,42 @@ def clocks(saved: dict[str, Any] | None = None, **strategies: Any) -> TaskWaterm
 def run(marks: TaskWatermarks, topic: str, times: Sequence[int], stated: Sequence[Any] | None = None) -> list[int]:
     c = chunk(topic, times, stated)
     return marks.after(topic, c, 0, len(c)).tolist()
+
+
+def random_mark(rng: random.Random) -> WatermarkMark:
+    return WatermarkMark(rng.randrange(2), 2, rng.randrange(100), rng.random() < 0.2, rng.random() < 0.1)
+
+
+def test_merged_runs_give_the_marks_of_their_records_in_turn() -> None:
+    rng = random.Random(8)
+    for _ in range(300):
+        strategies = {
+            t: rng.choice(
+                (None, bounded_out_of_orderness(rng.choice((0, 7)), idle=50), punctuated(lambda r: None), Carried())
+            )
+            for t in ("a", "b", "c")
+        }
+        merged, in_turn = clocks(**strategies), clocks(**strategies)
+        now_ms = 0
+        for _ in range(4):
+            owners = [rng.randrange(3) for _ in range(rng.randint(1, 30))]
+            runs = []
+            for number, topic in enumerate("abc"):
+                count = owners.count(number)
+                if count:
+                    times = [rng.randrange(100) for _ in range(count)]
+                    carried = isinstance(strategies[topic], Carried)
+                    said = (random_mark(rng) if carried else rng.randrange(100) for _ in times)
+                    made = chunk(topic, times, [rng.choice((None, None, mark)) for mark in said])
+                    runs.append(Run(number, made, 0, count, np.flatnonzero(np.array(owners) == number)))
+            found = merged.after_all(runs).tolist()
+            expected = in_turn.after_all(list(in_turns(runs))).tolist()
+            assert found == expected
+            assert merged.idle_by_place == in_turn.idle_by_place
+            assert merged.said_by == in_turn.said_by
+            assert merged.saved() == in_turn.saved()
+            now_ms += rng.choice((10, 60))
+            assert merged.read_clock(now_ms) == in_turn.read_clock(now_ms)
 
 
 # -- strategies ----------------------------------------------------------------------------------------------------

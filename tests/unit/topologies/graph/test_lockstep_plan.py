@@ -61,6 +61,38 @@ def branch_and_merge() -> StreamsBuilder:
     return b
 
 
+def several_before_the_fork() -> StreamsBuilder:
+    b = builder()
+    one = b.stream("in").flat_map_values(lambda v: [v, v], name="x").filter(yes, name="f")
+    one.map_values(abs, name="l").merge(one.map_values(abs, name="r"), name="m").to("out", name="s")
+    return b
+
+
+def several_behind_the_fork() -> StreamsBuilder:
+    b = builder()
+    one = b.stream("in")
+    several = one.flat_map_values(lambda v: [v, v], name="l")
+    several.merge(one.map_values(abs, name="r"), name="m").to("out", name="s")
+    return b
+
+
+def two_ways_to_one_side() -> StreamsBuilder:
+    b = builder()
+    one = b.stream("in").filter(yes, name="f")
+    both = one.map_values(abs, name="l").merge(one.map_values(abs, name="r"), name="m1").map_values(abs, name="n")
+    both.merge(one, name="m2").to("out", name="s")
+    return b
+
+
+def visited_out_of_turn() -> StreamsBuilder:
+    b = builder()
+    first, second = b.stream("a"), b.stream("in")
+    late = second.map_values(abs, name="l")
+    early = first.merge(second, name="e").map_values(abs, name="r")
+    late.merge(early, name="m").to("out", name="s")
+    return b
+
+
 def merge_of_two_topics() -> StreamsBuilder:
     b = builder()
     b.stream("a").filter(yes, name="f").merge(b.stream("b"), name="m").to("out", name="s")
@@ -133,8 +165,12 @@ def window_read_by_a_processor() -> StreamsBuilder:
 
 GOLDEN: list[tuple[Any, str, str]] = [
     (chain, "in | f | c | s", "in f c s"),
-    (diamond, "in | f l r m | s", "in l r m s"),
-    (branch_and_merge, "in | b v m | s", "in v m s"),
+    (diamond, "in | f | l | r | m | s", "in f l r m s"),
+    (branch_and_merge, "in | b | v | m | s", "in b v m s"),
+    (several_before_the_fork, "in | x | f l r m | s", "in x l r m s"),
+    (several_behind_the_fork, "in | l | r | m | s", "in l r m s"),
+    (two_ways_to_one_side, "in | f l r m1 n m2 | s", "in l r m1 n m2 s"),
+    (visited_out_of_turn, "a | in l e r m | s", "a l e r m s"),
     (merge_of_two_topics, "a | f | b | m | s", "a f b m s"),
     (join, "in | t j | s", "t in j s"),
     (two_sinks_of_one_topic, "in s1 v s2", "s1 v s2"),

@@ -72,7 +72,11 @@ def test_a_count_of_rows_runs_in_columns(emission: Emission) -> None:
         (lambda b: grouped(b).agg(name="a", x=(col("price") * 0.5).sum()), "a", "sum() of float64 takes back its val"),
         (lambda b: grouped(b).agg(name="a", x=col("text").count_distinct()), "a", "it looks up the members of its dis"),
         (lambda b: grouped(b).with_ttl("1h").count(name="a"), "a", "its groups expire"),
-        (lambda b: b.table("in").group_by(col("auction"), name="by").count(), "by", "values come as lists from in"),
+        (
+            lambda b: b.table("in", value=dict).group_by(col("auction"), name="by").count(),
+            "by",
+            "values come as lists from in",
+        ),
         (
             lambda b: highest(b).filter(lambda k, v: [v]).group_by(col("auction"), name="by").count(),
             "by",

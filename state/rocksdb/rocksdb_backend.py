@@ -216,9 +216,13 @@ class RocksDBBackend:
         dropped = buffer.dropped_below or b""
         with self._during("read"):
             found = entries_of(family, [(USER_PREFIX + max(low, dropped), USER_PREFIX + high) for low, high in bounds])
+        between = buffer.entries.written_between
         for i, (low, high) in enumerate(bounds):
-            if buffer.entries.written_between(low, high, 1, False)[0]:
+            keys, values = between(low, high, FIRST_PART, False)
+            if len(keys) == FIRST_PART:
                 found[i] = list(self.range(store, low, high))
+            elif keys:
+                found[i] = list(merged(iter(found[i]), keys, values, reverse=False))
         return found
 
     def _joined(

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from penstock.state.native import compiled
 from penstock.state.stores.list_store import BEHIND_GROUP, PART, SEQUENCE_BYTES, ListStoreView, group_range
-from penstock.state.stores.store import PackedChanges, StampedPuts, StateBackend, StoreSpec
+from penstock.state.stores.store import PackedChanges, RangesAtOnce, StampedPuts, StateBackend, StoreSpec
 
 if TYPE_CHECKING:
     from penstock_native import ListEntries
@@ -30,6 +30,8 @@ _LONG = struct.Struct(">q")
 _FIRST_NUMBER = bytes(SEQUENCE_BYTES)
 _LOWEST, _HIGHEST = -(1 << 63), (1 << 63) - 1
 _STAMP_BYTES = 8
+_AT_ONCE = 4_096
+"""How many groups are read at once."""
 COMMITS_IN_ROWS_MAX = 64
 """How many commits at most a view that was used by rows stays so: at first one, then twice as many each time, until it was
 packed for that many."""
@@ -166,13 +168,28 @@ class PackedListView(ListStoreView):
         self._load(dict.fromkeys(group for group, entry in zip(groups, stored, strict=True) if entry is not None))
 
     def _load(self, groups: Iterable[tuple[int, bytes]]) -> None:
+        floor, load, empty = self._floor, self._packed.load, list[bytes]()
+        asked: list[tuple[bytes, int, bytes]] = []
         for segment, key in groups:
-            low, high = group_range(_LONG.pack(segment) + key)
-            stored = (
-                () if self._floor is not None and low < self._floor else self._backend.range(self.spec.name, low, high)
-            )
-            behind, length = len(low), len(low) + BEHIND_GROUP
-            self._packed.load(segment, key, [name[behind:] for name, _ in stored if len(name) == length])
+            low = _LONG.pack(segment) + key
+            if floor is not None and low < floor:
+                load(segment, key, empty)
+            else:
+                asked.append((low, segment, key))
+        asked.sort()  # neighbours are in one block
+        for start in range(0, len(asked), _AT_ONCE):
+            some = asked[start : start + _AT_ONCE]
+            for (low, segment, key), stored in zip(
+                some, self._ranges([group_range(low) for low, *_ in some]), strict=True
+            ):
+                behind, length = len(low), len(low) + BEHIND_GROUP
+                load(segment, key, [name[behind:] for name, _ in stored if len(name) == length])
+
+    def _ranges(self, bounds: list[tuple[bytes, bytes]]) -> Iterable[Iterable[tuple[bytes, bytes]]]:
+        backend, name = self._backend, self.spec.name
+        if isinstance(backend, RangesAtOnce):
+            return backend.ranges(name, bounds)
+        return (backend.range(name, low, high) for low, high in bounds)
 
     def packed_changes(self) -> PackedChanges | None:
         if not self._is_packed or not len(self._packed):

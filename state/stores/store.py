@@ -39,7 +39,7 @@ class StoreSpec(Generic[S]):
     on watermarks when the watermark has passed them by that much.
     ``changelog``: whether its changes go to a changelog topic. ``source_topic``: a table that reads this topic uses it
     as its changelog and writes no other. ``as_bytes``: entries stay bytes in memory even if values are immutable, for
-    operators that pass most of them on without reading them.
+    operators that pass most of them on without reading them; so they do if any operator that declares the store says so.
     """
 
     name: str
@@ -50,7 +50,7 @@ class StoreSpec(Generic[S]):
     source_topic: str | None = None
     window_size_ms: int | None = None
     retention_ms: int | None = None
-    as_bytes: bool = False
+    as_bytes: bool = dataclasses.field(default=False, compare=False)
 
     @property
     def segment_ms(self) -> int:

@@ -20,7 +20,7 @@ from penstock.topologies.operator_api.columns import BytesColumn, Codes, Column,
 
 Entering = tuple[int, int, Batch]
 """Records that enter a group: the operator and the in port, and the records."""
-_LONGER = 4
+LONGER = 4
 """How much longer runs by key must be to be worth the search."""
 
 
@@ -36,10 +36,10 @@ def runs_by_key(entries: Sequence[Entering]) -> Iterator[Entering] | None:
     by_order = np.lexsort((sides, orders))
     sides = sides[by_order]
     turns = int(np.count_nonzero(np.diff(sides))) + 1
-    if turns <= _LONGER * len(entries):
+    if turns <= LONGER * len(entries):
         return None
     starts = _spans(Coder(0).code(keys).codes[by_order], sides, len(entries))
-    if _LONGER * len(starts) * len(entries) > turns:
+    if LONGER * len(starts) * len(entries) > turns:
         return None
     return _cut(entries, orders[by_order][starts])
 

@@ -24,7 +24,7 @@ from penstock.topologies.graph.topology import Topology
 from penstock.topologies.operator_api.watermark_strategies import bounded_out_of_orderness
 from penstock.topologies.operators.columnar.foreign_keys import Answering, Joining, Subscribing
 from penstock.topologies.operators.columnar.stored_rows import StoredRows
-from tests.properties.table_changes import Changing, Item, Order, Priced, answers, counting, random_steps
+from tests.properties.table_changes import Changing, Item, Order, Priced, answers, compare, counting, random_steps
 
 SIZES = (1, 3, 10_000)
 FORMS = {StoredRows: ("put",), Subscribing: ("of",), Answering: ("subscribed", "changed"), Joining: ("of",)}
@@ -107,20 +107,10 @@ def _counted(tried: Counter[tuple[str, bool]], monkeypatch: pytest.MonkeyPatch) 
 
 
 def check(shape: Shape, seed: int, *, most: int = 25, sizes: Sequence[int] = SIZES, path: Path | None = None) -> None:
-    """Rows are the reference, at each size and in both orders."""
+    """Rows are the reference, at each size."""
     topology, rng = topology_of(shape), random.Random(seed)
     steps = random_steps(rng, shape.type, most, asks=shape.also == "lookup", item_keys=5)
-    partitions = rng.choice((1, 1, 2))
-    for size in sizes:
-        for arrival_order in (False, True):
-            ways: dict[str, Any] = {"partitions": partitions, "arrival_order": arrival_order}
-            expected = answers(topology, steps, size, columns=False, **ways)
-            where = None if path is None else path / f"{size}-{arrival_order}"
-            found = answers(topology, steps, size, columns=True, path=where, **ways)
-            if path is None:
-                assert found == expected, (size, arrival_order)
-            else:
-                assert (found[0], found[1], found[3]) == (expected[0], expected[1], expected[3]), (size, arrival_order)
+    compare(answers, topology, steps, rng, sizes, path)
 
 
 @settings(deadline=None, max_examples=150)

@@ -337,7 +337,10 @@ class GraphBuilder:
         stores: dict[str, StoreSpec] = {}
         for name in names:
             for spec in self._operators[name].stores:
-                if stores.setdefault(spec.name, spec) != spec:
+                known = stores.setdefault(spec.name, spec)
+                if spec.as_bytes:
+                    stores[spec.name] = spec
+                if known != spec:
                     raise TopologyError(
                         f"store {spec.name!r} is declared differently by {name!r} than "
                         "before; operators that share a store must declare the same StoreSpec"

@@ -211,7 +211,8 @@ class TableFlow:
             return
         for table in self._inputs:
             table.request_olds()
-        graph.replace_operator(self.name, dataclasses.replace(spec, sends_olds=True))
+        # those of the inputs may have changed the stores that it names
+        graph.replace_operator(self.name, dataclasses.replace(graph.operator(self.name), sends_olds=True))
         if isinstance(spec, TableSourceSpec):
             self.keep_as_bytes()
 

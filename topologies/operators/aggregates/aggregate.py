@@ -79,6 +79,15 @@ class AggregateSpec(OperatorSpec):
         """Where the aggregates are kept."""
         return self.stores[0]
 
+    @property
+    def by_key(self) -> bool:
+        # without windows, a ttl and several inputs, of which each would change groups in its own order
+        return type(self) is AggregateSpec and len(self.in_ports) == 1
+
+    @property
+    def keeps_keys(self) -> bool:
+        return self.by_key
+
     def input_mode(self, port: int, out: Sequence[RequiredColumns]) -> InputMode:
         return self.columns_mode(None, None)
 

@@ -9,6 +9,7 @@ Deterministic and free of IO: the task gives it batches and takes what sinks wer
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
@@ -71,6 +72,12 @@ class Engine:
         self._inbox: list[dict[tuple[int, int], list[Batch]]] = [{} for _ in plan.names]
         self.operators = [open_operator(i, spec) for i, spec in enumerate(plan.specs)]
         self._timed = [i for i, s in enumerate(plan.specs) if s.timed]
+        self._several_edges = {
+            (i, child)
+            for i, edges in enumerate(plan.children)
+            for child, count in Counter(child for _, child, _ in edges).items()
+            if count > 1
+        }
         self._columns_of_all_ports = {
             i
             for i, modes in enumerate(plan.input_modes)
@@ -182,7 +189,7 @@ class Engine:
         for i in members:
             box = self._inbox[i]
             if box:
-                edges = [(node, port, self._together(node, batches)) for (node, port), batches in box.items()]
+                edges = [(node, port, self._together(node, i, batches)) for (node, port), batches in box.items()]
                 box.clear()
                 if len(edges) > 1 and len(members) == 1:
                     edges = self._by_port(i, edges)
@@ -201,10 +208,13 @@ class Engine:
             found.append((some[0][0], port, in_order))
         return found
 
-    def _together(self, node: int, batches: list[Batch]) -> Batch:
-        """Returns an operator's output in order: its group may have taken runs by key."""
+    def _together(self, node: int, child: int, batches: list[Batch]) -> Batch:
+        """Returns an operator's output in order: its group may have taken runs by key, or it
+        hands records of several out ports to this child."""
         whole = concat(batches)
-        if len(batches) == 1 or node < 0 or self.plan.group_of[node] not in self.plan.by_key:
+        if len(batches) == 1 or node < 0:
+            return whole
+        if self.plan.group_of[node] not in self.plan.by_key and (node, child) not in self._several_edges:
             return whole
         orders = whole.orders
         return whole if (orders[1:] >= orders[:-1]).all() else whole.pick(np.argsort(orders, kind="stable"))

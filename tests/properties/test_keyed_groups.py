@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from penstock.state.log import Record
 from penstock.streams.task import engine, keyed_runs
 from penstock.topologies.dsl.builder import StreamsBuilder
-from penstock.topologies.expressions.functions import col, count
+from penstock.topologies.expressions.functions import col, count, struct
 from penstock.topologies.graph.topology import Topology
 from tests.properties.table_changes import Item, Order, answers, counting, random_steps
 
@@ -102,3 +102,29 @@ def test_the_same_as_record_by_record(kind: str, seed: int, per_commit: bool, le
 def test_most_inputs_in_turns_are_taken_in_runs_by_key(tried: Counter[tuple[str, bool]]) -> None:
     """What the other test compares is not one record after another with the same."""
     assert tried[f"{engine.__name__}.runs_by_key", True] > 50, tried
+
+
+@settings(deadline=None, max_examples=100)
+@given(st.integers(0, 2**32))
+def test_branches_that_meet_again_stand_as_the_input_stood(seed: int) -> None:
+    rng = random.Random(seed)
+    builder = StreamsBuilder("branches")
+    items = builder.stream("items", key=int, value=Item)
+    if rng.random() < 0.3:
+        items = items.flat_map_values(lambda item: [item, item], value=Item)
+    branches = items.branch(col("n") % 3 == 0, col("n") > 2, default=True)
+    some = [*branches, items.filter(col("n") < 4), items]
+    met = rng.sample(some, rng.randint(2, 4))
+    changed = [
+        one.map_values(struct(n=col("n") + i), value=Item) if rng.random() < 0.5 else one for i, one in enumerate(met)
+    ]
+    out = changed[0]
+    for one in changed[1:]:
+        out = out.merge(one)
+    out.to("out")
+    steps = random_steps(rng, Order, 60)
+    steps = [step._replace(records={"items": step.records["items"]}) for step in steps]
+    topology = builder.build()
+    by_one = answers(topology, steps, 1, columns=False)[0]["out"]
+    for columns in (False, True):
+        assert answers(topology, steps, 10_000, columns=columns)[0]["out"] == by_one

@@ -203,9 +203,7 @@ class Engine:
             by_port.setdefault(edge[1], []).append(edge)
         found: list[tuple[int, int, Batch]] = []
         for port, some in by_port.items():
-            whole = concat([batch for _, _, batch in some])
-            in_order = whole.pick(np.argsort(whole.orders, kind="stable")) if len(some) > 1 else whole
-            found.append((some[0][0], port, in_order))
+            found.append((some[0][0], port, _in_order(concat([batch for _, _, batch in some]))))
         return found
 
     def _together(self, node: int, child: int, batches: list[Batch]) -> Batch:
@@ -216,8 +214,7 @@ class Engine:
             return whole
         if self.plan.group_of[node] not in self.plan.by_key and (node, child) not in self._several_edges:
             return whole
-        orders = whole.orders
-        return whole if (orders[1:] >= orders[:-1]).all() else whole.pick(np.argsort(orders, kind="stable"))
+        return _in_order(whole)
 
     # -- walks ---------------------------------------------------------------------------------------------------
 
@@ -253,6 +250,12 @@ class Engine:
                         self._walk(group, child, in_port, part, safe)
                     else:
                         self._inbox[child].setdefault((node, in_port), []).append(part)
+
+
+def _in_order(batch: Batch) -> Batch:
+    """The records in the order of the task; of equal places as they stand."""
+    orders = batch.orders
+    return batch if (orders[1:] >= orders[:-1]).all() else batch.pick(np.argsort(orders, kind="stable"))
 
 
 def _runs(entries: list[tuple[int, int, Batch]]) -> Iterator[tuple[int, int, Batch]]:

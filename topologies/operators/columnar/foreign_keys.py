@@ -28,6 +28,7 @@ from penstock.topologies.operators.columnar.stored_rows import (
     RowValues,
     bytes_of_keys,
     entries_of,
+    present_texts,
     texts_of,
     time_of,
 )
@@ -305,8 +306,8 @@ class Joining:
         if not len(with_result):
             return CodedColumn(np.zeros(len(met), np.int32), [None])
         pools = [
-            self._values[0].pool(_present(lefts, with_result)),
-            self._values[1].pool(_present(canonical, np.flatnonzero(~absent))),
+            self._values[0].pool(present_texts(lefts, with_result)),
+            self._values[1].pool(present_texts(canonical, np.flatnonzero(~absent))),
         ]
         if not all(pool.read(names) for pool, names in zip(pools, self._read, strict=True) if names and len(pool)):
             return None
@@ -339,9 +340,3 @@ class Joining:
 
 def _null(column: BytesColumn) -> Mask:
     return np.zeros(len(column), np.bool_) if column.nulls is None else column.nulls
-
-
-def _present(column: BytesColumn, places: Any) -> BytesColumn:
-    """The values at these places, none of which is null."""
-    taken = column.take(places)
-    return BytesColumn(taken.data, taken.offsets)

@@ -14,7 +14,7 @@ from penstock.topologies.columnar.column_parts import nulls_of, serialized, writ
 from penstock.topologies.columnar.encoded_columns import ParsedColumn
 from penstock.topologies.columnar.text_columns import FieldReaders, TextColumn, TextPool
 from penstock.topologies.operator_api.batch import Batch, ColumnBatch
-from penstock.topologies.operator_api.columns import BytesColumn, CodedColumn, Column
+from penstock.topologies.operator_api.columns import BytesColumn, CodedColumn, Column, Places
 from penstock.topologies.operators.columnar.row_texts import written_texts
 from penstock.topologies.operators.columnar.source import json_decoder
 
@@ -88,6 +88,12 @@ def entries_of(state: KeyValueStoreView, keys: Sequence[bytes]) -> list[bytes | 
 def texts_of(entries: Sequence[bytes | None]) -> BytesColumn:
     """The values of entries."""
     return BytesColumn.of([None if e is None else e[8:] for e in entries])
+
+
+def present_texts(texts: BytesColumn, places: Places) -> BytesColumn:
+    """The texts at these places, none of which is null."""
+    taken = texts.take(places)
+    return BytesColumn(taken.data, taken.offsets)
 
 
 def rows_before(olds: BytesColumn, keys: Sequence[bytes], news: Sequence[bytes | None]) -> list[bytes | None]:

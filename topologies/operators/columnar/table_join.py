@@ -20,6 +20,7 @@ from penstock.topologies.operators.columnar.stored_rows import (
     RowValues,
     bytes_of_keys,
     entries_of,
+    present_texts,
     texts_of,
     time_of,
 )
@@ -65,7 +66,8 @@ class TableJoining:
     def _keys(self, port: int, batch: ColumnBatch) -> list[bytes] | None:
         """The keys as the other side's store has them; ``None``: one is null, or cannot be written."""
         keys = bytes_of_keys(batch, self._states[1 - port].spec.key_serde)
-        return None if keys is None or None in keys else keys  # type: ignore[return-value]  # none is null
+        there = [key for key in keys or () if key is not None]
+        return there if keys is not None and len(there) == len(keys) else None
 
     def of(self, port: int, batch: ColumnBatch) -> ColumnBatch | None:
         """The results of the changes of a side, null where a result is gone."""
@@ -76,7 +78,7 @@ class TableJoining:
         if keys is None or news is None or (with_olds and olds is None):
             return None
         entries = entries_of(self._states[1 - port], keys)
-        others = self._rows(1 - port, texts_of(entries))
+        others = _rows(self._values[1 - port].canonical(texts_of(entries)))
         if others is None:
             return None
         shown = np.ones(len(batch), np.bool_)
@@ -111,12 +113,7 @@ class TableJoining:
         return made if shown.all() else made.pick(np.flatnonzero(shown))
 
     def _rows_of(self, side: int, column: Column | None) -> _Rows | None:
-        texts = self._values[side].of_column(column)
-        return None if texts is None else _Rows(texts, _there(texts))
-
-    def _rows(self, side: int, stored: BytesColumn) -> _Rows | None:
-        texts = self._values[side].canonical(stored)
-        return None if texts is None else _Rows(texts, _there(texts))
+        return _rows(self._values[side].of_column(column))
 
     def _joined(self, port: int, at: ColumnBatch, own: _Rows, others: _Rows) -> Column | None:
         """The result of each row of a side with that of the other one, null where there is none."""
@@ -130,7 +127,7 @@ class TableJoining:
             return CodedColumn(np.zeros(len(at), np.int32), [None])
         pools, codes = [], []
         for side, rows in enumerate((others, own) if port else (own, others)):
-            pool = self._values[side].pool(_present(rows))
+            pool = self._values[side].pool(present_texts(rows.texts, np.flatnonzero(rows.there)))
             names = self._read[side]
             if names and len(pool) and not pool.read(names):
                 return None
@@ -140,15 +137,12 @@ class TableJoining:
         return None if made is None else spread_over(made, None if len(places) == len(at) else places, len(at))
 
 
-def _there(texts: BytesColumn) -> Mask:
-    return np.ones(len(texts), np.bool_) if texts.nulls is None else ~texts.nulls
+def _rows(texts: BytesColumn | None) -> _Rows | None:
+    if texts is None:
+        return None
+    return _Rows(texts, np.ones(len(texts), np.bool_) if texts.nulls is None else ~texts.nulls)
 
 
 def _nulls(column: Column, rows: int) -> Mask:
     nulls = nulls_of(column)
     return np.zeros(rows, np.bool_) if nulls is None else nulls
-
-
-def _present(rows: _Rows) -> BytesColumn:
-    taken = rows.texts.take(np.flatnonzero(rows.there))
-    return BytesColumn(taken.data, taken.offsets)
